@@ -63,7 +63,9 @@ def _required(condition: exp.Expr, domain: Domain, constraint: str) -> exp.Expr:
 def _expression(sql: str) -> exp.Expr:
     """The parsed expression, without a SELECT around it."""
     (found,) = parse(f"SELECT ({sql})").expressions
-    return found.unalias().pop()
+    inner: exp.Expr = found.unalias()
+    inner.pop()
+    return inner
 
 
 def _with(tree: exp.Expr, name: str, value: exp.Expr) -> exp.Expr:
