@@ -171,8 +171,10 @@ def all_of(nodes: Sequence[exp.Expr]) -> str:
 
 
 def aggregates_in(node: exp.Expr) -> bool:
-    """Does an expression have an aggregate of a group? One with OVER reads rows instead."""
-    return any(is_aggregate(part) and not is_windowed(part) for part in node.walk())
+    """Does an expression, without its subqueries, have an aggregate of a group? One with OVER reads
+    rows instead."""
+    parts = node.walk(prune=lambda part: isinstance(part, exp.Query))
+    return any(is_aggregate(part) and not is_windowed(part) for part in parts)
 
 
 def is_windowed(call: exp.Expr) -> bool:
@@ -197,8 +199,6 @@ def check(tree: exp.Expr, sql: str) -> None:
                 raise refused("A parameter", node, sql, "Write a value.")
             case exp.Func():
                 _check_function(node, sql)
-            case exp.Except() | exp.Intersect():
-                raise refused(type(node).__name__.upper(), node, sql, "Write [NOT] EXISTS.")
             case exp.Rollup() | exp.Cube() | exp.GroupingSets():
                 what = type(node).__name__.upper()
                 raise refused(what, node, sql, "Write a UNION ALL of several GROUP BYs.")
@@ -250,3 +250,14 @@ def refused(what: str, node: exp.Expr, sql: str, cure: str) -> Unsupported:
         f"{what} cannot be kept up to date from changes{at(node, sql)}.",
         cure=cure or "Say it in the queries that read the view.",
     )
+
+
+def no_subquery(node: exp.Expr, sql: str) -> None:
+    """Raise Unsupported if an expression has a subquery."""
+    found = node.find(exp.Query)
+    if found is not None:
+        raise Unsupported(
+            f"A subquery here cannot be kept up to date from changes{at(found, sql)}.",
+            cure="Join with it in FROM; in WHERE, [NOT] EXISTS, [NOT] IN and one value of an "
+            "aggregate may stand beside AND.",
+        )

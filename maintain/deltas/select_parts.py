@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from hornbeam_server.maintain.deltas.expressions import aggregates_in, has_on
+from hornbeam_server.maintain.deltas.expressions import aggregates_in, has_on, is_windowed
+from hornbeam_server.query.dialect.functions import is_aggregate
 
 
 def parted(parts: Iterable[exp.Expr]) -> tuple[list[exp.Expr], list[exp.Expr]]:
@@ -25,6 +26,12 @@ def is_one_row(select: exp.Select) -> bool:
     )
 
 
+def is_of_rows(select: exp.Select) -> bool:
+    """Does the SELECT have a result for each row of its FROM?"""
+    windows = any(isinstance(n, exp.Window) for each in select.expressions for n in each.walk())
+    return not (is_aggregated(select) or windows or select.args.get("distinct"))
+
+
 def is_null_over_nothing(value: exp.Expr) -> bool:
     """Is an expression over aggregates NULL where there are no rows?"""
     match value:
@@ -35,6 +42,26 @@ def is_null_over_nothing(value: exp.Expr) -> bool:
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Div():
             return any(map(is_null_over_nothing, (value.this, value.expression)))
     return False
+
+
+def over_nothing(value: exp.Expr) -> exp.Expr | None:
+    """The value of an expression over aggregates where there are no rows: a constant expression.
+    None if it also reads the columns of a group."""
+
+    def of_no_rows(part: exp.Expr) -> exp.Expr:
+        call = part.this if isinstance(part, exp.Filter) else part
+        if not is_aggregate(call) or is_windowed(part):
+            return part
+        return exp.Literal.number(0) if isinstance(call, exp.Count) else exp.Null()
+
+    found = value.copy().transform(of_no_rows)
+    return None if found.find(exp.Column) else found
+
+
+def scalars(part: exp.Expr) -> list[exp.Subquery]:
+    """The subqueries that are values in an expression, without those inside others."""
+    found = part.walk(prune=lambda node: isinstance(node, exp.Query))
+    return [s for s in found if isinstance(s, exp.Subquery) and not isinstance(s.parent, exp.In)]
 
 
 def needs(part: exp.Expr, subquery: exp.Expr) -> bool:

@@ -10,8 +10,9 @@ grouped by the expressions that it equates with outer columns, and becomes a joi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from sqlglot import exp
 
@@ -23,7 +24,6 @@ from hornbeam_server.maintain.deltas.algebra import (
     Node,
     Partition,
     Scan,
-    Union,
 )
 from hornbeam_server.maintain.deltas.calls import Calls, Output, by_counts
 from hornbeam_server.maintain.deltas.decided import NUMBER, decide_call, decide_rows, windows_of
@@ -36,6 +36,7 @@ from hornbeam_server.maintain.deltas.expressions import (
     has_on,
     is_windowed,
     names_in,
+    no_subquery,
     plain,
     refused,
     rename,
@@ -55,16 +56,25 @@ from hornbeam_server.maintain.deltas.operators import (
     renamed,
 )
 from hornbeam_server.maintain.deltas.relations import WEIGHT, Field, Fields, describe, stored_fields
+from hornbeam_server.maintain.deltas.scalar_values import (
+    Values,
+    condition_over,
+    correlation,
+    is_open,
+    value_over_nothing,
+    with_values,
+)
 from hornbeam_server.maintain.deltas.select_parts import (
     is_aggregated,
     is_distinct,
-    is_null_over_nothing,
+    is_of_rows,
     is_one_row,
-    needs,
     parted,
+    scalars,
     star_of,
     used_columns,
 )
+from hornbeam_server.maintain.deltas.set_operations import combined, distinct_rows
 from hornbeam_server.maintain.deltas.windows import (
     FIRST,
     common_partition,
@@ -83,8 +93,7 @@ from hornbeam_server.schema.types import REAL, Kind
 
 _VALUES = (exp.Binary, exp.Paren, exp.Between)
 """The parents of a subquery that is used as a value in a condition."""
-_ONLY = "?"
-"""The alias of such a value; no SQL alias has this spelling."""
+NO_VALUES: Mapping[int, exp.Expr] = MappingProxyType({})
 _ARTICLES = {
     JoinKind.INNER: "an",
     JoinKind.LEFT: "a",
@@ -116,8 +125,8 @@ class Translator:
         match node:
             case exp.Select():
                 return self._select(node, self._ctes(node, ctes), keep_unique)
-            case exp.Union():
-                return self._union(node, self._ctes(node, ctes))
+            case exp.SetOperation():
+                return self._set_operation(node, self._ctes(node, ctes))
             case exp.Subquery():
                 return self.query(node.this, self._ctes(node, ctes), keep_unique=keep_unique)
         raise refused(type(node).__name__.upper(), node, self.sql, "Write a SELECT.")
@@ -133,14 +142,14 @@ class Translator:
             known[cte.alias] = Cte(cte, dict(known))
         return known
 
-    def _union(self, node: exp.Union, ctes: Ctes) -> Map:
+    def _set_operation(self, node: exp.SetOperation, ctes: Ctes) -> Map:
         if node.args.get("by_name"):
             raise refused("UNION BY NAME", node, self.sql, "Order the columns alike.")
         parts = [self.query(part, ctes) for part in (node.this, node.expression)]
         selects = [f"SELECT {_columns(part.fields)} FROM p{i}" for i, part in enumerate(parts)]
         tables = {f"p{i}": part.fields for i, part in enumerate(parts)}
         types = describe(" UNION ALL ".join(selects), tables)
-        prefix = self.alias("union")
+        prefix = self.alias("both")
         fields = tuple(named(field, f"{prefix}.{field.name}") for field in types)
         alike = tuple(
             mapped(part, [
@@ -149,16 +158,9 @@ class Translator:
             ])
             for part in parts
         )  # fmt: skip
-        union: Node = Union(alike, fields)
-        if node.args.get("distinct"):
-            union = self._distinct(union)
+        found = combined(node, alike)
         names = [field.name for field in parts[0].fields]
-        return renamed(union, dict(zip(names, [f.name for f in fields], strict=True)))
-
-    def _distinct(self, node: Node) -> Aggregate:
-        inner = renamed(node, {field.name: field.name for field in node.fields})
-        check_keys(node.fields, "DISTINCT")
-        return Aggregate(inner, node.fields, (), ())
+        return renamed(found, dict(zip(names, [f.name for f in fields], strict=True)))
 
     def _select(
         self, node: exp.Select, ctes: Ctes, keep_unique: bool
@@ -168,9 +170,13 @@ class Translator:
         base, correlated = self._from_where(node, ctes, scope)
         if correlated:
             raise self.further_out(node)
-        outputs = self._outputs(node, scope)
-        group, having = node.args.get("group"), node.args.get("having")
-        grouped = group is not None or having is not None
+        grouped = is_aggregated(node)
+        values: dict[int, exp.Expr] = {}
+        for i, projection in enumerate(node.expressions if not grouped else ()):
+            if scalars(projection):
+                found = [self._only_values(each, ctes, scope) for each in scalars(projection)]
+                base, values[i] = with_values(self.join, projection, found, base, scope)
+        outputs = self._outputs(node, scope, values)
         if has_on(node):
             if any(windows_of(node)):
                 raise refused(
@@ -178,13 +184,13 @@ class Translator:
                     "Compute the window in a subquery in FROM.",
                 )  # fmt: skip
             outputs.append((FIRST, self._first(node, outputs, scope)))
-        if grouped or any(aggregates_in(value) for _, value in outputs):
+        if grouped:
             keys = self._group_keys(node, outputs, scope)
             result = self._aggregated(node, base, outputs, keys, ctes, scope)
         else:
             result = self._projected(base, outputs)
         if is_distinct(node):
-            distinct = self._distinct(result)
+            distinct = distinct_rows(result)
             return renamed(distinct, {f.name: f.name for f in distinct.fields})
         return self._with_unique(result) if keep_unique else result
 
@@ -244,15 +250,19 @@ class Translator:
             passed_on(unique, passes),
         )
 
-    def _outputs(self, node: exp.Select, scope: Scope) -> list[Output]:
+    def _outputs(
+        self, node: exp.Select, scope: Scope, values: Mapping[int, exp.Expr] = NO_VALUES
+    ) -> list[Output]:
+        """The output columns. `values` replace output columns, by number."""
         outputs: list[Output] = []
-        for projection in node.expressions:
+        for i, projection in enumerate(node.expressions):
             star = star_of(projection)
             if star is not None:
                 outputs += self._starred(star, scope)
                 continue
-            self.no_subquery(projection)
-            value = rename(projection.unalias(), scope)
+            written = values.get(i, projection)
+            self.no_subquery(written)
+            value = rename(written.unalias(), scope)
             outputs.append((output_name(projection), value))
             if isinstance(projection, exp.Alias):
                 scope.aliased.setdefault(projection.alias, value)
@@ -278,13 +288,7 @@ class Translator:
             yield output, column(found)
 
     def no_subquery(self, node: exp.Expr) -> None:
-        found = node.find(exp.Query)
-        if found is not None:
-            raise Unsupported(
-                f"A subquery here cannot be kept up to date from changes{at(found, self.sql)}.",
-                cure="Join with it in FROM; in WHERE, [NOT] EXISTS, [NOT] IN and one value of an "
-                "aggregate may stand beside AND.",
-            )
+        no_subquery(node, self.sql)
 
     # -- FROM and WHERE
 
@@ -333,7 +337,16 @@ class Translator:
             if negated:
                 self._check_null_safe(part, left, base, right, on)
             return self.join(JoinKind.ANTI if negated else JoinKind.SEMI, base, right, on, part)
-        return self._compared(part, base, *self._value(part, ctes, scope))
+        found = scalars(part)
+        if not found:
+            self.no_subquery(part)
+        values = [self._only_values(each, ctes, scope) for each in found]
+        if isinstance(found[0].parent, _VALUES) and not is_open(part, found, values):
+            on = [*values[0].equal, condition_over(part, values[0], scope)]
+            return self._compared(part, base, values[0].rows, on)
+        joined, condition = with_values(self.join, part, values, base, scope)
+        chosen = filtered(joined, [rename(condition, scope)])
+        return renamed(chosen, {field.name: field.name for field in base.fields})
 
     def _inner_rows(
         self,
@@ -382,26 +395,18 @@ class Translator:
     def _value(
         self, part: exp.Expr, ctes: Ctes, scope: Scope
     ) -> tuple[Node, list[exp.Expr]]:  # fmt: skip
-        """The scalar subquery in a condition, as rows, one for each value of the outer columns that
-        it reads; and the conditions on these rows and an outer row, `part` last."""
-        part = part.copy()
-        found = [s for s in part.find_all(exp.Subquery) if not s.find_ancestor(exp.Subquery)]
+        """The scalar subquery in a condition on groups, as rows, one for each value of the outer
+        columns that it reads; and the conditions on these rows and a group, `part` last."""
+        found = scalars(part)
         if len(found) != 1 or not isinstance(found[0].parent, _VALUES):
             self.no_subquery(part)
-        subquery = found[0]
-        node, equal = self._only_values(subquery, ctes, scope)
-        if equal and not needs(part, subquery):
+        value = self._only_values(found[0], ctes, scope)
+        if is_open(part, found, [value]):
             raise Unsupported(
-                f"A subquery that reads an outer SELECT is not compared{at(subquery, self.sql)}.",
+                f"A subquery that reads an outer SELECT is not compared{at(found[0], self.sql)}.",
                 cure="Compare it with =, <>, <, <=, > or >=, by itself or in a sum or product.",
             )
-        name = node.fields[-1].name
-        only = column(name)
-        only.meta["column"] = (None, _ONLY, name)
-        subquery.replace(only)
-        condition = rename(part, Scope(self.sql, scope, {_ONLY: {name: name}}, scope.aliased))
-        self.no_subquery(condition)
-        return node, [*equal, condition]
+        return value.rows, [*value.equal, condition_over(part, value, scope)]
 
     def _compared(
         self, part: exp.Expr, base: Node, value: Node, on: Sequence[exp.Expr]
@@ -409,22 +414,21 @@ class Translator:
         join = self.join(JoinKind.SEMI, base, value, on, part)
         return replace(join, bound=bound_of(on[-1], join)) if value.unique == frozenset() else join
 
-    def _only_values(
-        self, subquery: exp.Subquery, ctes: Ctes, scope: Scope
-    ) -> tuple[Node, list[exp.Expr]]:
-        """Rows of a scalar subquery, with its value as their last column. The rows are grouped by
-        the expressions that the subquery equates with outer columns; the returned conditions
-        equate the groups with these columns."""
+    def _only_values(self, subquery: exp.Subquery, ctes: Ctes, scope: Scope) -> Values:
+        """The values of a scalar subquery, by the expressions that it equates with outer columns:
+        the groups of an aggregate, or the rows of a key."""
         query, prefix = subquery.this, self.alias("subquery")
         keys: dict[str, exp.Expr] = {}
         equal: list[exp.Expr] = []
-        if isinstance(query, exp.Select) and is_one_row(query):
+        nothing: exp.Expr | None = None
+        one_row = isinstance(query, exp.Select) and is_one_row(query)
+        if isinstance(query, exp.Select) and (one_row or is_of_rows(query)):
             inner = Scope(self.sql, scope)
             decide_rows(query, self.sql)
             known = self._ctes(query, ctes)
             base, correlated = self._from_where(query, known, inner)
             outputs = self._outputs(query, inner)
-            pairs = [self._correlation(each, inner, subquery) for each in correlated]
+            pairs = [correlation(each, inner, subquery) for each in correlated]
             keys = {text(mine): mine for mine, _ in pairs}
             names = {sql: f"key{i}" for i, sql in enumerate(keys)}
             equal = [
@@ -432,13 +436,13 @@ class Translator:
                 for mine, theirs in pairs
             ]
             shown = [*((names[sql], key) for sql, key in keys.items()), *outputs]
-            if equal and not all(is_null_over_nothing(value) for _, value in outputs):
-                raise Unsupported(
-                    "A subquery that reads an outer SELECT has a value where it finds no rows"
-                    f"{at(subquery, self.sql)}.",
-                    cure="LEFT JOIN a subquery with GROUP BY in FROM, and COALESCE what it counts.",
-                )
-            rows = self._aggregated(query, base, shown, list(keys.values()), known, inner)
+            if one_row:
+                nothing = value_over_nothing(outputs[-1][1], subquery, self.sql) if equal else None
+                rows = self._aggregated(query, base, shown, list(keys.values()), known, inner)
+            else:
+                rows = self._map(base, shown)
+                one = base.unique is not None and base.unique <= set(map(plain, keys.values()))
+                keys = keys if one else {}
         else:
             rows = self.query(query, ctes)
         node = prefixed(rows, prefix)
@@ -447,20 +451,7 @@ class Translator:
                 f"A subquery used as a value may have several rows{at(subquery, self.sql)}.",
                 cure="Write an aggregate without GROUP BY.",
             )
-        return node, equal
-
-    def _correlation(
-        self, part: exp.Expr, inner: Scope, subquery: exp.Expr
-    ) -> tuple[exp.Expr, exp.Expr]:
-        """The sides of an equality: the subquery's own columns first, then the outer columns."""
-        sides = (part.this, part.expression) if isinstance(part, exp.EQ) else ()
-        for mine, theirs in (sides, sides[::-1]) if sides else ():
-            if names_in(mine) and names_in(mine) <= inner.own and not names_in(theirs) & inner.own:
-                return mine, theirs
-        raise Unsupported(
-            f"A subquery reads an outer SELECT other than by ={at(subquery, self.sql)}.",
-            cure="Compare columns of both with = in its WHERE, or join in FROM.",
-        )
+        return Values(node, equal, nothing)
 
     def join(
         self, kind: JoinKind, left: Node, right: Node, on: Sequence[exp.Expr], place: exp.Expr
