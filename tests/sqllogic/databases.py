@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import hornbeam
-from hornbeam.errors import InterfaceError, InternalError, NotSupportedError
+from hornbeam.errors import InternalError, NotSupportedError
 from hornbeam.intervals import read_interval
 from hornbeam.statements import split
 
@@ -20,6 +20,7 @@ _LOCALE = "LC_COLLATE 'C' LC_CTYPE 'C.UTF-8' TEMPLATE template0"
 _SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname NOT LIKE ALL (ARRAY['pg_%', 'info%'])"
 _UNKNOWN_STATES = frozenset({"42601", "42704", "42809", "42883"})
 """PostgreSQL's codes of a syntax error, and of unknown types, functions, operators, aggregates."""
+_ABORTED = "failed-transaction"
 _REFUSALS = (
     *("Function with name", "No function matches", "no function", "does not have"),
     "is not supported",
@@ -63,7 +64,8 @@ _SETTINGS = (
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The rows and the number of changed or returned rows, or the error. `unknown`: the database
-    does not know the syntax, or a function, an operator or a type of the statement."""
+    does not know the syntax, or a function, an operator or a type of the statement. `aborted`: the
+    statement is not run, because the transaction of its connection has failed."""
 
     rows: tuple[tuple[Any, ...], ...] = ()
     count: int = 0
@@ -71,6 +73,7 @@ class Answer:
     refused: bool = False
     internal: bool = False
     unknown: bool = False
+    aborted: bool = False
 
 
 class Database(Protocol):
@@ -111,8 +114,11 @@ class Hornbeam:
                 or error.code == "limit-exceeded"
                 or any(text in str(error) for text in _REFUSALS)
             )
-            broken = isinstance(error, InternalError) and not isinstance(error, InterfaceError)
-            return Answer(error=f"{error.code}: {error}", refused=refused, internal=broken)
+            aborted = error.code == _ABORTED
+            broken = isinstance(error, InternalError) and not aborted
+            return Answer(
+                error=f"{error.code}: {error}", refused=refused, internal=broken, aborted=aborted
+            )
         except Exception as error:  # what a client does not foresee is a fault to be reported
             return Answer(error=f"{type(error).__name__}: {error}", internal=True)
         return Answer(tuple(rows), cursor.rowcount)

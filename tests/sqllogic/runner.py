@@ -1,7 +1,8 @@
 """One sqllogictest file, run against one database: an outcome for each record.
 
 A statement that the database refuses or fails leaves other data behind than the file expects. What
-names the same relations later is not asked (SKIPPED), so that one refusal counts once.
+names the same relations later is not asked (SKIPPED), so that one refusal counts once. So is the
+rest of a transaction that it aborts.
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ class _Halt(Exception):
 class _Run:
     """A run under way. `spoiled`: relations that are not as the file expects; `unknown`: those of
     them that rest on a statement which the database does not know. `seeded`: the file has chosen
-    the random numbers of its engine."""
+    the random numbers of its engine. `stopped`: the connections whose last error is not as the file
+    expects."""
 
     database: Database
     style: Style
@@ -114,6 +116,7 @@ class _Run:
     bound: dict[str, str] = field(default_factory=dict)
     spoiled: set[str] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
+    stopped: set[str] = field(default_factory=set)
     labels: dict[str, Answer] = field(default_factory=dict)
     skips: bool = False
     begun: bool = False
@@ -215,7 +218,13 @@ def _asked(run: _Run, record: Statement | Query) -> Outcome:
         _spoil(run, record.sql, unknown=False)
         return Outcome(record.line, record.sql, Verdict.SKIPPED, "random numbers")
     answer = run.database.ask(record.sql, record.connection)
+    if answer.aborted and record.connection in run.stopped:
+        _spoil(run, record.sql, unknown=False)
+        return Outcome(record.line, record.sql, Verdict.SKIPPED, "its transaction has failed")
     verdict, detail = _judged(run, record, answer)
+    if answer.error and not answer.aborted:
+        expected = verdict is Verdict.PASSED
+        (run.stopped.discard if expected else run.stopped.add)(record.connection)
     if verdict is not Verdict.PASSED:
         _spoil(run, record.sql, unknown=answer.unknown)
     if verdict is not Verdict.PASSED and _SETTINGS.match(record.sql):

@@ -253,6 +253,29 @@ def test_what_rests_on_a_failed_statement_is_not_asked():
     assert asked == ["CREATE TABLE t (a INT)", "SELECT 1"]
 
 
+@pytest.mark.parametrize(
+    ("expected", "verdicts"),
+    [
+        ("ok", [Verdict.REFUSED, Verdict.SKIPPED, Verdict.PASSED]),
+        ("error", [Verdict.PASSED, Verdict.ERROR, Verdict.PASSED]),
+    ],
+)
+def test_the_rest_of_a_transaction_that_a_refused_statement_aborts_is_not_asked(expected, verdicts):
+    text = f"statement {expected}\nA\n\nstatement ok\nB\n\nstatement ok other\nC\n"
+    failed = Answer(error="failed-transaction: aborted", aborted=True)
+    outcomes, _ = run(text, {"A": Answer(error="no", refused=True), "B": failed})
+    assert [each.verdict for each in outcomes] == verdicts
+
+
+def test_an_aborted_transaction_is_no_fault_of_the_database(tmp_path):
+    database = Hornbeam(tmp_path / "data")
+    found = [database.ask(sql) for sql in ("BEGIN", "SELECT gone", "SELECT 1", "ROLLBACK")]
+    database.close()
+    assert [(each.aborted, each.internal) for each in found] == [
+        *((False, False), (False, False), (True, False), (False, False)),
+    ]
+
+
 def test_a_with_that_writes_spoils_what_it_would_have_written():
     text = "query I\nWITH d AS (DELETE FROM t RETURNING a) SELECT a FROM d\n----\n1\n\n"
     text += "query I\nSELECT a FROM t\n----\n1\n"
