@@ -260,8 +260,21 @@ _ANY_TEXT = (
     r"CASE typeof({0}) WHEN 'BLOB' THEN '\x' || lower(hex(CAST(CAST({0} AS VARCHAR) AS BLOB)))"
     " ELSE CAST({0} AS VARCHAR) END"
 )
+
+
+def _numeric(text: str) -> Decimal:
+    """The NUMERIC of a text. DuckDB writes a DOUBLE in the same way. Raises ValueError for one that
+    is no NUMERIC."""
+    number = Decimal(text)
+    if not number.is_finite():
+        raise ValueError("NUMERIC has no NaN and no Infinity")
+    if number.adjusted() >= MAX_DECIMAL_PRECISION:
+        raise ValueError(f"NUMERIC has at most {MAX_DECIMAL_PRECISION} digits")
+    return number
+
+
 _READERS: Mapping[Kind, Callable[[str], Any]] = {
-    Kind.DECIMAL: Decimal,
+    Kind.DECIMAL: _numeric,
     Kind.DATE: spelling.date,
     Kind.TIME: spelling.time,
     Kind.TIMESTAMP: spelling.timestamp,
@@ -303,15 +316,15 @@ def create_function(
     """Create the function of `count` arguments over simple values in a DuckDB database. DuckDB
     needs numpy for it."""
     parameters = function.parameters[:count]
-    types = [each for type_ in parameters for each in _types(type_)]
+    types = [each for type_ in parameters for each in types_of(type_)]
     result = "VARCHAR" if function.result.kind in _WRITTEN else _type(function.result)
     result += "[]" if function.several else ""
     create: Any = connection.create_function
-    run = _over_simple(function, parameters, len(types))
+    run = over_simple(function, parameters, len(types))
     create(name, run, types, result, null_handling="special")
 
 
-def _types(type_: ColumnType | None) -> Sequence[str]:
+def types_of(type_: ColumnType | None) -> Sequence[str]:
     if type_ is ANY:
         return ("VARCHAR", "VARCHAR")
     return ("VARCHAR",) if type_.kind in _READERS else (_type(type_),)
@@ -321,7 +334,7 @@ def _type(type_: ColumnType) -> str:
     return {_TEXT: "VARCHAR", _TEXTS: "VARCHAR[]"}.get(type_) or type_.sql()
 
 
-def _over_simple(
+def over_simple(
     function: Function, types: Sequence[ColumnType | None], count: int
 ) -> Callable[..., Any]:
     """The function over `count` simple values, which mean arguments of `types`. DuckDB reads their

@@ -65,7 +65,10 @@ def min_scale(number: Decimal) -> int:
 def width_bucket(value: Any, low: Any, high: Any, count: int) -> int:
     """The number of the bucket of `value` among `count` equal ones from `low` to `high`, which may
     be in either order; 0 before them, and `count + 1` behind them."""
-    if isinstance(value, float) or isinstance(low, float) or isinstance(high, float):
+    given = (value, low, high)
+    if not all(isinstance(each, int | float | Decimal) for each in given):
+        raise TypeMismatch("The value and the bounds of width_bucket are numbers.")
+    if any(isinstance(each, float) for each in given):
         value, low, high = float(value), float(low), float(high)
         if math.isnan(value) or not (math.isfinite(low) and math.isfinite(high)):
             raise TypeMismatch("The bounds of width_bucket are finite, and its value is a number.")

@@ -109,11 +109,13 @@ _MOST_HOURS = 24
 """An offset of DuckDB has fewer hours."""
 
 
-def zone_of(given: str | Interval) -> str:
+def zone_of(given: object) -> str:
     """DuckDB's name of a time zone, which is a name or the offset from UTC. Raises TypeMismatch and
     Unsupported."""
     if isinstance(given, Interval):
         return _of_interval(given)
+    if not isinstance(given, str):
+        raise TypeMismatch(f"{given} is no time zone.", cure="Write its name, or an interval.")
     name = given.lower()
     if name in _OFFSETS:
         return f"GMT{_OFFSETS[name]}"

@@ -3,16 +3,21 @@ function that may take any time only runs in DuckDB's processes."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import islice, product
 from typing import Any
 
 import pytest
 from sqlglot import exp
 
 from hornbeam_server.query.binding.parse import parse
-from hornbeam_server.query.dialect.value_functions import FUNCTIONS
+from hornbeam_server.query.dialect.value_functions import ANY, FUNCTIONS, over_simple, types_of
 from hornbeam_server.query.expressions import compile_expression
 from hornbeam_server.query.values.regexes import regex
 from hornbeam_server.schema.errors import HornbeamError, TypeMismatch
+from hornbeam_server.schema.types import ColumnType, Kind
 from tests.postgres.corpus import is_statement, recorded
 from tests.postgres.differences import declared, same_value
 from tests.postgres.patterns import patterns
@@ -74,3 +79,36 @@ def test_regular_expressions_run_in_processes_with_a_time_limit_only():
 def test_a_wrong_regular_expression_is_refused(pattern):
     with pytest.raises(TypeMismatch):
         regex(pattern)
+
+
+_ODD = {
+    Kind.DECIMAL: ("nan", "inf", "0", "-1.5", "1e300"),
+    Kind.DOUBLE: (math.nan, math.inf, 0.0, -1.5, 1e308),
+    Kind.INTEGER: (0, -1, 2**31 - 1),
+    Kind.BIGINT: (0, -1, 2**63 - 1),
+    Kind.TEXT: ("", "\\", "(", "9.99"),
+    Kind.BYTES: (b"", b"\xff"),
+}
+_ANYTHING = (
+    *(("nan", "DOUBLE"), ("0", "INTEGER"), ("1.5", "DECIMAL(2,1)"), ("a", "VARCHAR")),
+    *(("2024-01-01", "DATE"), ("infinity", "TIMESTAMP"), ("1 day", "INTERVAL")),
+)
+
+
+def _odd_arguments(type_: ColumnType | None) -> Sequence[tuple[Any, ...]]:
+    """Values of a parameter's type as DuckDB passes them, each one argument or two."""
+    if type_ is ANY:
+        return _ANYTHING
+    lists = [["a", None], []] if type_.element else ["x"]
+    return [(value,) for value in _ODD.get(type_.kind, lists)]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_odd_arguments_are_computed_or_refused_by_an_error_of_ours(name):
+    function = FUNCTIONS[name]
+    for count in function.counts:
+        parameters = function.parameters[:count]
+        run = over_simple(function, parameters, sum(len(types_of(each)) for each in parameters))
+        for given in islice(product(*map(_odd_arguments, parameters)), 300):
+            with suppress(HornbeamError):
+                run(*(value for each in given for value in each))
