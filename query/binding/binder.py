@@ -126,11 +126,12 @@ from hornbeam_server.query.dialect.jsonb import (
     result_type,
 )
 from hornbeam_server.query.dialect.jsonb_rows import POPULATING, SCALAR, populated
-from hornbeam_server.query.dialect.macros import CAST_FROM, EPOCH, PARAMETER_TYPE, macro
+from hornbeam_server.query.dialect.macros import CAST_FROM, PARAMETER_TYPE
 from hornbeam_server.query.dialect.operand_kinds import MARKED, is_interval, mark_operands
 from hornbeam_server.query.dialect.overloads import OVERLOAD
 from hornbeam_server.query.dialect.ranges import ARITHMETIC, mark_range
 from hornbeam_server.query.dialect.reals import argument_value, mark_reals
+from hornbeam_server.query.dialect.result_types import type_of_result
 from hornbeam_server.query.dialect.results import mark_result
 from hornbeam_server.query.dialect.session import value_of_word
 from hornbeam_server.query.dialect.smallints import are_smallint, is_smallint, mark_smallint
@@ -170,10 +171,6 @@ _BIGINT = ColumnType(Kind.BIGINT)
 _INTERVAL = ColumnType(Kind.INTERVAL)
 _INTEGER = ColumnType(Kind.INTEGER)
 _TEXT = ColumnType(Kind.TEXT)
-_TEXT_FUNCTIONS = (
-    exp.Concat, exp.Lower, exp.Upper, exp.Substring, exp.Trim, exp.Left, exp.Right,
-    exp.SplitPart, exp.RegexpReplace, exp.RegexpExtract, exp.JSONExtractScalar, exp.Replace,
-)  # fmt: skip
 _COMPARISONS = (*EXCHANGED, exp.Between, exp.In, exp.Case, exp.Nullif, exp.Like, exp.ILike)
 USE = "use"
 """Key in the meta of a parameter's node: its `Use`."""
@@ -1599,7 +1596,7 @@ class _Binder:
             case exp.Anonymous():
                 return self._called_type(node)
             case _:
-                return _TEXT if isinstance(node, _TEXT_FUNCTIONS) else None
+                return type_of_result(node)
 
     def _computed_type(self, node: exp.Expr) -> ColumnType | None:
         """The type of a node that a function of JSONB or of arrays computes; None for others."""
@@ -1624,11 +1621,9 @@ class _Binder:
             value = value.expressions[0] if isinstance(value, exp.Distinct) else value
             type_ = self._type(value)
             return None if type_ is None or type_.kind in UNORDERED else array_of(type_.stored())
-        if name == macro("epoch"):
-            return EPOCH
         if is_deviation(node, self._number_type):
             return QUOTIENT
-        return _TEXT if name == "array_to_string" else None
+        return type_of_result(node)
 
     def _array_type(self, node: exp.Array) -> ColumnType | None:
         """The type of `ARRAY[…]` whose elements all have one type."""

@@ -37,6 +37,8 @@ EXACT = "exact"
 """Key in the meta of a call of date_part that is written EXTRACT, whose value is exact."""
 IS_NOT = "is_not"
 """Key in the meta of NOT that is written IS NOT."""
+IS_UNKNOWN = "is_unknown"
+"""Key in the meta of IS NULL that is written IS UNKNOWN."""
 _DUCKDB: Any = DuckDB.Parser
 _GENERATOR: Any = DuckDB.Generator
 _Build = Callable[[list[Any]], exp.Expr]
@@ -222,6 +224,9 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
         found: exp.Expr | None = super()._parse_is(this)
         if isinstance(found, exp.Not):
             found.meta[IS_NOT] = True
+        test = found.this if isinstance(found, exp.Not) else found
+        if isinstance(test, exp.Is) and self._prev.token_type is TokenType.UNKNOWN:
+            test.meta[IS_UNKNOWN] = True
         return found
 
     def _parse_derived_table_values(self, allow_value_synonym: bool = False) -> exp.Values | None:

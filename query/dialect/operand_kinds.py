@@ -26,13 +26,6 @@ TypeOf = Callable[[exp.Expr], ColumnType | None]
 MARKED = (exp.Round, exp.DPipe, exp.Div, exp.Mul, exp.Mod, exp.Sub, exp.Anonymous)
 """The nodes that `mark_operands` looks at."""
 _JOINED = frozenset({"concat", "concat_ws"})
-_DOUBLE_FUNCTIONS = frozenset(
-    [
-        *("sqrt", "cbrt", "exp", "ln", "log", "log10", "log2", "pi", "random", "power", "pow"),
-        *("sin", "cos", "tan", "cot", "asin", "acos", "atan", "atan2", "degrees", "radians"),
-    ]
-)
-"""Functions whose value is a DOUBLE for all arguments."""
 
 
 def mark_operands(node: exp.Expr, type_of: TypeOf) -> None:
@@ -128,15 +121,6 @@ def is_interval(node: exp.Expr, type_of: TypeOf) -> bool:
             return any(is_interval(side, type_of) for side in (inner.this, inner.expression))
         case exp.Neg() | exp.Div():
             return is_interval(inner.this, type_of)
-        case exp.Anonymous():
-            return inner.name.lower() in {
-                "age",
-                "make_interval",
-                "justify_days",
-                "justify_hours",
-                "justify_interval",
-                "to_days",
-            }
     type_ = type_of(inner)
     return type_ is not None and type_.kind is Kind.INTERVAL
 
@@ -147,10 +131,7 @@ def _kind(node: exp.Expr, operand: exp.Expr, type_of: TypeOf) -> Kind | None:
     if known == REAL and not isinstance(node, exp.Round):
         return None  # `query.dialect.reals` writes it
     number = None if known is None else known.kind
-    if number is Kind.DOUBLE or (isinstance(inner, exp.Pow) and number is None):
-        return Kind.DOUBLE
-    called = inner.name.lower() if isinstance(inner, exp.Anonymous) and number is None else ""
-    if called in _DOUBLE_FUNCTIONS:
+    if number is Kind.DOUBLE:
         return Kind.DOUBLE
     kind = _kind_of(type_of(inner))
     return kind if kind in (Kind.BOOLEAN, Kind.BYTES) else None

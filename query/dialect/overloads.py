@@ -50,10 +50,6 @@ _CALLS: Mapping[tuple[str, int], str] = {
     ("rtrim", 2): "bytes_rtrim",
     ("strpos", 2): "bytes_position",
 }
-_TEXTS = frozenset(
-    {"concat", "concat_ws", "left", "lpad", "replace", "repeat", "reverse", "right", "rpad"}
-)
-"""Functions whose value is a text."""
 _KEPT = frozenset({"sign", "floor", "ceil", "ceiling", "trunc"})
 _TRIMMED = {"LEADING": "bytes_ltrim", "TRAILING": "bytes_rtrim"}
 
@@ -99,8 +95,6 @@ def _kind(node: exp.Expr, type_of: TypeOf) -> Kind | None:
     inner = node.unnest()
     if isinstance(inner, exp.DPipe):
         return _kind(inner.this, type_of) or _kind(inner.expression, type_of)
-    if isinstance(inner, exp.Anonymous) and inner.name.lower() in _TEXTS:
-        return Kind.TEXT
     type_ = type_of(inner)
     return None if type_ is None else type_.kind
 

@@ -221,6 +221,7 @@ def sum_type(argument: ColumnType | None) -> ColumnType | None:
     return None
 
 
+_DOUBLE = ColumnType(Kind.DOUBLE)
 _WIDTH = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.DOUBLE)
 
 
@@ -270,6 +271,8 @@ def number_type(node: exp.Expr, type_of: TypeOf) -> ColumnType | None:
             return _of_rounded(node, [*node.expressions, None], type_of)
         case exp.Anonymous(expressions=[_, _]) if node.name.lower() == "mod":
             return _never_real(remainder_type(node.expressions, type_of))
+        case exp.Anonymous(expressions=[value]) if node.name.lower() == "sign":
+            return _of_sign(value, type_of)
         case exp.Literal() if not node.is_string:
             return _literal_type(node.name)
     met = operands_that_meet(node)
@@ -375,6 +378,25 @@ def _of_rounded(
     return ColumnType(Kind.DOUBLE) if given[1] is None else _decimal(_size(type_)[0] + 1, 0)
 
 
+def _of_sign(value: exp.Expr, type_of: TypeOf) -> ColumnType | None:
+    """The type of `sign`: a DOUBLE, or a NUMERIC of a NUMERIC."""
+    kind = number_kind(value, type_of)
+    return None if kind is None else _decimal(1, 0) if kind is Kind.DECIMAL else _DOUBLE
+
+
+def _of_bits(node: exp.Expr, type_of: TypeOf) -> ColumnType | None:
+    """The type of `&`, `|`, `#` and `~`: the wider one of the integers."""
+    sides = [node.this, *filter(None, [node.args.get("expression")])]
+    found = number_of_all(sides, type_of)
+    return found if found is not None and found.kind in _WHOLE_DIGITS else None
+
+
+def _of_shift(node: exp.Binary, type_of: TypeOf) -> ColumnType | None:
+    """The type of `<<` and `>>`: that of the left side."""
+    found = number_type(node.this, type_of)
+    return found if found is not None and found.kind in _WHOLE_DIGITS else None
+
+
 def remainder_type(sides: Sequence[exp.Expr], type_of: TypeOf) -> ColumnType | None:
     """The type of a remainder. One of decimals is less than both sides, and has the places of
     both."""
@@ -398,6 +420,8 @@ def is_unlimited(type_: ColumnType) -> bool:
 
 _RULES: Mapping[type[exp.Expr], Callable[[Any, TypeOf], ColumnType | None]] = {
     exp.Avg: _of_average,
+    **dict.fromkeys((exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot), _of_bits),
+    **dict.fromkeys((exp.BitwiseLeftShift, exp.BitwiseRightShift), _of_shift),
     exp.Div: _of_division,
     exp.Mod: lambda node, type_of: remainder_type(_sides(node), type_of),
     exp.Nullif: _of_nullif,

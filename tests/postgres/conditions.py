@@ -185,6 +185,43 @@ SELECT a FROM t WHERE a + 1
 SELECT a FROM t WHERE a IS TRUE
 SELECT a FROM t WHERE k IS TRUE AND NOT k IS NULL
 SELECT id FROM t WHERE (SELECT k FROM t WHERE id = 1) AND id = 1
+TRUE AND length('x')
+TRUE AND row_number() OVER ()
+TRUE OR random()
+NOT upper('t')
+TRUE AND coalesce(NULL, 't')
+TRUE AND coalesce(TRUE, 't')
+TRUE AND CASE WHEN TRUE THEN 't' ELSE 'f' END
+TRUE AND (SELECT 't')
+TRUE AND '{"a":true}'::JSONB -> 'a'
+TRUE AND '{"a":true}'::JSON ->> 'a'
+TRUE AND 5 & 1
+TRUE AND ~5
+TRUE AND 2 ^ 3
+TRUE AND sign(-1)
+TRUE AND position('a' IN 'b')
+TRUE AND starts_with('ab', 'a')
+CASE WHEN length('a') THEN 2 END
+length('a') IS TRUE
+length('a') IS UNKNOWN
+1 IS UNKNOWN
+NULL IS NOT UNKNOWN
+SELECT 1 WHERE 't'
+SELECT 1 WHERE 't'::TEXT
+SELECT 1 WHERE current_date
+SELECT 1 HAVING count(*)
+SELECT id FROM t WHERE x
+SELECT id FROM t WHERE length(x) % 2
+SELECT id FROM t WHERE length(x) % 2 = 1 AND ascii(x) > 0
+SELECT count(*) FILTER (WHERE ascii(x)) FROM t
+SELECT t.a FROM t JOIN p ON length(x)
+SELECT id FROM (SELECT id, length(x) AS l FROM t) s WHERE l
+5::SMALLINT & 3::SMALLINT
+(5 & 1) / 2
+~5 / 2
+sign(-3) / 2
+sqrt(2) + 1
+power(10::DOUBLE PRECISION, 308) * 10
 """.strip().splitlines()
 
 
