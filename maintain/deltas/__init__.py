@@ -9,8 +9,8 @@ empty groups.
 * `relations.py`: tables, and DuckDB as the evaluator of expressions, so that a view's values equal
   the query engine's; `zsets.py`: changes as tables or as rows.
 * `nesting.py`: replaces the views that a view reads by their SELECTs.
-* `expressions.py`, `calls.py`, `windows.py`, `set_operations.py`, `scalar_values.py`,
-  `operators.py`, `translate.py`: from SQL to the six operators of `algebra.py`;
+* `expressions.py`, `calls.py`, `windows.py`, `grouping_sets.py`, `set_operations.py`,
+  `scalar_values.py`, `operators.py`, `translate.py`: from SQL to the six operators of `algebra.py`;
   `decided.py` gives aggregates and windows a single result.
 * `lookups.py`: looks up rows of any operator at S0 by some of its columns; `access.py` chooses how.
 * `keys.py`: values of one numeric type as keys and bounds of a column of another.

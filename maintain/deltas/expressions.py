@@ -199,9 +199,6 @@ def check(tree: exp.Expr, sql: str) -> None:
                 raise refused("A parameter", node, sql, "Write a value.")
             case exp.Func():
                 _check_function(node, sql)
-            case exp.Rollup() | exp.Cube() | exp.GroupingSets():
-                what = type(node).__name__.upper()
-                raise refused(what, node, sql, "Write a UNION ALL of several GROUP BYs.")
             case exp.Qualify() | exp.Lateral() | exp.Unnest():
                 raise refused(type(node).__name__.upper(), node, sql, "")
 

@@ -86,10 +86,20 @@ class DeltaProgram:
     relations: tuple[str, ...]
     stages: tuple[Stage, ...]
 
-    def explain(self) -> Iterator[str]:
-        """The stages, the access path of every look-up, and the stored state, in lines of text."""
+    @property
+    def rule(self) -> str:
+        """How the view is kept: by delta rules, by partition recompute, or recomputed as a
+        whole."""
         if not self.stages:
-            yield "0. recompute the SELECT"
+            return "the whole SELECT, in each batch"
+        partitions = [stage for stage in self.stages if isinstance(stage, PartitionStage)]
+        again = [f"partition recompute by ({', '.join(stage.kept.order)})" for stage in partitions]
+        return ", ".join(["delta rules", *dict.fromkeys(again)])
+
+    def explain(self) -> Iterator[str]:
+        """The rule, the stages, the access path of every look-up, and the stored state, in lines of
+        text."""
+        yield f"kept by {self.rule}"
         for number, stage in enumerate(self.stages):
             sources = ", ".join(str(_called(part.source)) for part in stage.inputs)
             first, *more = stage.words()

@@ -50,7 +50,7 @@ def _counted(word: str, parts: Sequence[Map]) -> Node:
     zero = exp.Literal.number(0)
     compare = exp.EQ if word == "EXCEPT" else exp.GT
     both = [exp.GT(this=left, expression=zero), compare(this=right, expression=zero.copy())]
-    return filtered(counted, both)
+    return renamed(filtered(counted, both), {f.name: f.name for f in parts[0].fields})
 
 
 def _of_copies(word: str, parts: Sequence[Map]) -> Partition:

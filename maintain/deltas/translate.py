@@ -24,6 +24,7 @@ from hornbeam_server.maintain.deltas.algebra import (
     Node,
     Partition,
     Scan,
+    Union,
 )
 from hornbeam_server.maintain.deltas.calls import Calls, Output, by_counts
 from hornbeam_server.maintain.deltas.decided import NUMBER, decide_call, decide_rows, windows_of
@@ -43,6 +44,12 @@ from hornbeam_server.maintain.deltas.expressions import (
     text,
 )
 from hornbeam_server.maintain.deltas.from_clause import Cte, Ctes, FromClause
+from hornbeam_server.maintain.deltas.grouping_sets import (
+    MAX_SETS,
+    grouping_sets,
+    has_sets,
+    of_set,
+)
 from hornbeam_server.maintain.deltas.operators import (
     bound_of,
     check_keys,
@@ -93,6 +100,7 @@ from hornbeam_server.schema.types import REAL, Kind
 
 _VALUES = (exp.Binary, exp.Paren, exp.Between)
 """The parents of a subquery that is used as a value in a condition."""
+NO_KEYS: Mapping[str, exp.Expr] = MappingProxyType({})
 NO_VALUES: Mapping[int, exp.Expr] = MappingProxyType({})
 _ARTICLES = {
     JoinKind.INNER: "an",
@@ -146,21 +154,27 @@ class Translator:
         if node.args.get("by_name"):
             raise refused("UNION BY NAME", node, self.sql, "Order the columns alike.")
         parts = [self.query(part, ctes) for part in (node.this, node.expression)]
+        return self._named_like(parts[0], combined(node, self._alike(parts)))
+
+    def _named_like(self, first: Map, found: Node) -> Map:
+        """The rows of `found` with the names of another operator's columns."""
+        pairs = zip(first.fields, found.fields, strict=True)
+        return renamed(found, {theirs.name: mine.name for theirs, mine in pairs})
+
+    def _alike(self, parts: Sequence[Map]) -> list[Map]:
+        """The inputs with the same fields, of types that hold the values of all of them."""
         selects = [f"SELECT {_columns(part.fields)} FROM p{i}" for i, part in enumerate(parts)]
         tables = {f"p{i}": part.fields for i, part in enumerate(parts)}
         types = describe(" UNION ALL ".join(selects), tables)
         prefix = self.alias("both")
         fields = tuple(named(field, f"{prefix}.{field.name}") for field in types)
-        alike = tuple(
+        return [
             mapped(part, [
                 (field, f"CAST({quoted(own.name)} AS {field.duck})", None)
                 for field, own in zip(fields, part.fields, strict=True)
             ])
             for part in parts
-        )  # fmt: skip
-        found = combined(node, alike)
-        names = [field.name for field in parts[0].fields]
-        return renamed(found, dict(zip(names, [f.name for f in fields], strict=True)))
+        ]  # fmt: skip
 
     def _select(
         self, node: exp.Select, ctes: Ctes, keep_unique: bool
@@ -184,7 +198,9 @@ class Translator:
                     "Compute the window in a subquery in FROM.",
                 )  # fmt: skip
             outputs.append((FIRST, self._first(node, outputs, scope)))
-        if grouped:
+        if has_sets(node.args.get("group")):
+            result = self._by_sets(node, base, outputs, ctes, scope)
+        elif grouped:
             keys = self._group_keys(node, outputs, scope)
             result = self._aggregated(node, base, outputs, keys, ctes, scope)
         else:
@@ -193,6 +209,31 @@ class Translator:
             distinct = distinct_rows(result)
             return renamed(distinct, {f.name: f.name for f in distinct.fields})
         return self._with_unique(result) if keep_unique else result
+
+    def _by_sets(
+        self, node: exp.Select, base: Node, outputs: Sequence[Output], ctes: Ctes, scope: Scope
+    ) -> Map:
+        """GROUPING SETS: the union of a GROUP BY for each."""
+        sets = [
+            [self._group_key(key, outputs, scope).unnest() for key in keys]
+            for keys in grouping_sets(node.args["group"])
+        ]
+        if len(sets) > MAX_SETS or any(windows_of(node)):
+            raise refused(
+                f"GROUP BY with {len(sets)} grouping sets, or beside a window function,", node,
+                self.sql, f"Write at most {MAX_SETS} sets, and the window in an outer SELECT.",
+            )  # fmt: skip
+        every = {text(key): key for keys in sets for key in keys}
+        types = self._map(base, list(every.items())).fields
+        nulls = {f.name: exp.cast(exp.Null(), f.duck, dialect="duckdb") for f in types}
+        parts = []
+        for keys in sets:
+            own = {text(key): key for key in keys}
+            missing = {sql: null for sql, null in nulls.items() if sql not in own}
+            grouped = (list(own.values()), ctes, scope, missing)
+            parts.append(self._aggregated(node, base, outputs, *grouped))
+        alike = self._alike(parts)
+        return self._named_like(parts[0], Union(tuple(alike), alike[0].fields))
 
     def _first(self, node: exp.Select, outputs: Sequence[Output], scope: Scope) -> exp.Expr:
         """The place of a row among those of which DISTINCT ON keeps the first."""
@@ -494,7 +535,10 @@ class Translator:
         keys: Sequence[exp.Expr],
         ctes: Ctes,
         scope: Scope,
+        missing: Mapping[str, exp.Expr] = NO_KEYS,
     ) -> Map:
+        """The groups of a SELECT. `missing` are the keys of other grouping sets: their text → NULL
+        of their type."""
         having = node.args.get("having")
         simple, nested = parted(conjuncts(having.this if having is not None else None))
         calls = Calls(self.alias("call"), self.sql)
@@ -506,6 +550,9 @@ class Translator:
             name = replaced.get(text(part.unnest()))
             if name is not None:
                 return column(name)
+            absent = of_set(part, missing)
+            if absent is not None:
+                return absent
             if is_windowed(part) or not (isinstance(part, exp.Filter) or is_aggregate(part)):
                 return part
             counts = by_counts(part)
@@ -517,7 +564,7 @@ class Translator:
         for part in nested:
             value, on = self._value(part, ctes, scope)
             compared.append((part, value, [each.transform(replace) for each in on]))
-        if not keys and node.args.get("group"):
+        if not keys and node.args.get("group") and not missing:
             raise refused("An empty GROUP BY", node, self.sql, "Leave it out.")
         aggregate = self._groups(base, list(zip(group_names, keys, strict=True)), calls, node)
         for each in [*(v for _, v in values), *where]:

@@ -77,7 +77,7 @@ def test_each_batch_recomputes_views_and_puts_the_differences(spark, shop, node)
     check(shop, idle.upto)
     shown = shop.client.get("/v1/views/dear").json()["deferred"]
     assert shown["refresh"] == "recompute"
-    assert shown["program"] == ["0. recompute the SELECT"]
+    assert shown["program"] == ["kept by the whole SELECT, in each batch"]
     assert shop.verify() == 0
 
 

@@ -102,12 +102,20 @@ def draw_writes(random, count):
             yield ("b", (key, j, text, small))
 
 
+GROUPING_SETS = {
+    "rolled": "SELECT j, t, COUNT(*) AS n, SUM(x) AS s, GROUPING(j, t) AS g FROM a"
+    " GROUP BY ROLLUP (j, t)",
+    "sets": "SELECT COALESCE(t, '-') AS t, x % 2 AS k, COUNT(*) AS n FROM a WHERE i > 0"
+    " GROUP BY GROUPING SETS ((t, x % 2), (t), ()) HAVING COUNT(*) > 1 OR GROUPING(t) = 1",
+    "cubed": "SELECT j, t, string_agg(t, '') AS s, AVG(x) AS m FROM b GROUP BY j, CUBE (t)",
+}
 KINDS = {
     "calls": AGGREGATES,
     "bools": BOOLEANS,
     "rows": WINDOWS,
     "sets": SETS,
     "values": VALUES,
+    "grouping sets": GROUPING_SETS,
 }
 
 
@@ -141,10 +149,13 @@ def test_only_the_partitions_of_changed_rows_are_read():
 
 def test_a_program_says_by_which_rule_a_view_is_kept():
     lines = [*compiled(AGGREGATES["texts"]).explain()]
-    assert lines[0].startswith("0. partition recompute by (group.a.j)")
+    assert lines[0] == "kept by delta rules, partition recompute by (group.a.j)"
+    assert lines[1].startswith("0. partition recompute by (group.a.j)")
     assert any(line.startswith("   state v.rows0: ") for line in lines)
     counts = [*compiled(BOOLEANS["bools"]).explain()]
-    assert counts[0].startswith("0. aggregate by ")
+    assert counts[0] == "kept by delta rules"
+    declared = DeclaredView("v", "SELECT i FROM a LIMIT 3", refresh=Refresh.RECOMPUTE)
+    assert compile_view(declared, CATALOG).rule == "the whole SELECT, in each batch"
 
 
 def test_rows_that_are_equal_but_for_the_order_of_sql_are_told_apart():
