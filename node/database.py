@@ -25,6 +25,7 @@ from hornbeam_server.node.housekeeping import Housekeeping
 from hornbeam_server.node.live.batches import Batches
 from hornbeam_server.node.live.maintainer import Maintainer
 from hornbeam_server.node.new_columns import with_values_in_older_rows
+from hornbeam_server.node.new_defaults import require_functions
 from hornbeam_server.node.ownership import Ownership
 from hornbeam_server.node.reads import Reads
 from hornbeam_server.node.schema_plans import PlannedSchema, PlanRequest, in_thread, plan_schema
@@ -326,6 +327,7 @@ class Database:
             # The request's row counts are for the choice only; the catalog has the stored counts.
             catalog = replace(plan.catalog, row_counts=renamed_counts(counts, request.renames))
             base = renamed(current, request.renames).schema
+            await require_functions(catalog.schema, base, now, self.engine)
             return await with_values_in_older_rows(catalog, base, now, self.engine)
 
         await self._copies.change(planned, external=build_externally, renames=request.renames)

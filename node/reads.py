@@ -42,6 +42,7 @@ from hornbeam_server.txlayer.transactions.requests import (
     SqlWork,
     require_admitted,
 )
+from hornbeam_server.txlayer.transactions.write_explanations import write_explanation
 
 _DIRECT = {"bookmark", "use_views"}
 """The options of a query that a direct read takes."""
@@ -452,8 +453,8 @@ class Reads:
         max_staleness_s: float | None = None,
         admitted_under: int | None = None,
     ) -> Explanation:
-        """The plan that `query` would run with the same options, with the reasons for it. Raises
-        HornbeamError."""
+        """The plan that `query` would run with the same options, with the reasons for it; or the
+        plan of a statement that writes. Raises HornbeamError."""
         deadline = self._clock.monotonic() + self._settings.statement_timeout_s
         wanted = _Wanted(
             sql, bookmark, None, False, False, trace, use_views, False, max_staleness_s, deadline,
@@ -461,6 +462,10 @@ class Reads:
         )  # fmt: skip
         catalog = self._catalog
         require_admitted(admitted_under, catalog.version)
+        of_write = partial(write_explanation, sql, catalog, self._engine)
+        written: Explanation | None = await self._engine.read(len(sql), of_write, deadline)
+        if written is not None:
+            return written
         prepared = await self._prepared(wanted, catalog)
         notes: list[str] = []
         if trace and use_views:

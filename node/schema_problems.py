@@ -20,6 +20,7 @@ from hornbeam_server.query.expressions.declared import (
 )
 from hornbeam_server.schema.counters import sequence_names
 from hornbeam_server.schema.ddl.load import Reading
+from hornbeam_server.schema.domains import relation_of
 from hornbeam_server.schema.errors import SqlError, UnknownName
 from hornbeam_server.schema.model import Column, DeclaredIndex, Domain, Relation, Schema
 from hornbeam_server.schema.problems import Subject
@@ -49,9 +50,7 @@ def checked(reading: Reading) -> Reading:
 
 def _domain(domain: Domain, reading: Reading) -> Domain:
     """A domain, whose CHECKs and default are those of a relation with one column, the value."""
-    value = replace(domain.value, nullable=True)
-    checked = _relation(Relation(domain.name, (value,), (value.name,), (), domain.checks), reading)
-    return replace(domain, checks=checked.checks)
+    return replace(domain, checks=_relation(relation_of(domain), reading).checks)
 
 
 def _relation(relation: Relation, reading: Reading) -> Relation:

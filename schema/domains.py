@@ -52,6 +52,12 @@ def declared_domain(draft: DomainDraft) -> Domain:
     return Domain(draft.name.text, declared_column(draft.column), tuple(checks))
 
 
+def relation_of(domain: Domain) -> Relation:
+    """A relation whose only column is the value, for the expressions of a domain."""
+    value = replace(domain.value, nullable=True)
+    return Relation(domain.name, (value,), (value.name,), (), domain.checks)
+
+
 def own_of(column: Column) -> Column:
     """The column without what it has from its domain."""
     domain = column.domain

@@ -187,9 +187,11 @@ class Results:
         statement = asked.statement
         if kind(statement) is Kind.EXECUTE:
             statement, parameters = await self._executed(statement, parameters)
-        if kind(statement) is not Kind.READ:
+        allowed = {Kind.READ} if asked.flags.get("analyze") else {Kind.READ, Kind.WRITE}
+        if kind(statement) not in allowed:
             raise NotSupportedError(
-                "EXPLAIN takes a query.\n  Explain the SELECT that finds the rows of a write."
+                "EXPLAIN takes a query or a write, and EXPLAIN ANALYZE a query.\n"
+                "  Analyze the SELECT that finds the rows of a write."
             )
         found = await self.session.explain(statement, parameters, asked.flags)
         if asked.format == "json":

@@ -38,6 +38,7 @@ from hornbeam_server.schema.errors import (
     NotNullViolation,
     SqlError,
     TypeMismatch,
+    UnknownName,
     Unsupported,
 )
 from hornbeam_server.schema.types import ColumnType, Kind
@@ -67,6 +68,7 @@ _DIVIDED = re.compile(
     r" \(?(?P<expression>.*?)\)?\.(?: Use TRY|$)"
 )
 
+_UNKNOWN_FUNCTION = re.compile(r"\w+ Function with name \S+ does not exist|No function matches")
 _TYPE_NAMES = {
     "INT8": "TINYINT",
     "INT16": "SMALLINT",
@@ -270,6 +272,8 @@ def translated(error: Exception) -> HornbeamError:
         return TypeMismatch(f"{found['value']} is out of range for {_type_name(found['type'])}.")
     if kind.strip() in ("Conversion", "Out of Range") or _BEYOND.match(message):
         return TypeMismatch(message)
+    if _UNKNOWN_FUNCTION.match(message):
+        return UnknownName(message)
     if kind.strip() == "Not implemented" or _NOT_SUPPORTED.search(message):
         return Unsupported(message)
     return SqlError(message)

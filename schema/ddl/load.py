@@ -208,7 +208,7 @@ def _adapt(drafts: Drafts, source: Source, file: str) -> None:
         rename_taken_indexes(drafts)
     if file != STATEMENT:
         pass_over_indexes(drafts)
-        agree(drafts.relations)
+    agree(drafts.relations)
 
 
 def _expressions(drafts: Drafts) -> Iterator[tuple[tuple[str, str], Expression]]:

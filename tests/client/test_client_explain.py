@@ -105,7 +105,40 @@ def test_other_options_are_refused(db, options, error, message):
         run(db, f"EXPLAIN {options} SELECT 1")
 
 
-def test_explain_of_a_write_is_refused(db):
-    with pytest.raises(NotSupportedError, match="EXPLAIN takes a query"):
+@pytest.mark.parametrize(
+    ("statement", "strategy", "steps"),
+    [
+        ("INSERT INTO t (i) VALUES (901), (902)", "insert 2 rows into t", ()),
+        ("INSERT INTO t SELECT i + 900, j FROM t WHERE i = 1", "into t: one access", ("i = 1",)),
+        (
+            "UPDATE t SET j = 'y' WHERE i = 7",
+            "update one row of t by its key",
+            ("row by key of t",),
+        ),
+        ("DELETE FROM t WHERE i > 3", "delete the rows of t that a query finds", ("key range",)),
+        (
+            "MERGE INTO t USING s ON t.i = s.i WHEN MATCHED THEN DELETE",
+            "merge the rows of a query into t",
+            ("scan of s", "row by key of t"),
+        ),
+        (
+            "WITH g AS (DELETE FROM t WHERE i = 1 RETURNING i) INSERT INTO t (i) VALUES (901)",
+            "delete one row of t by its key; insert 1 row into t",
+            ("row by key of t",),
+        ),
+    ],
+)
+def test_a_write_is_explained_and_not_run(db, statement, strategy, steps):
+    before = rows(db, "SELECT * FROM t ORDER BY i")
+    lines = text(db, f"EXPLAIN {statement}").splitlines()
+    assert strategy in next(line for line in lines if line.startswith("strategy: "))
+    shown = [line for line in lines if line.startswith("  ")]
+    assert len(shown) == len(steps)
+    assert all(any(step in line for line in shown) for step in steps)
+    assert rows(db, "SELECT * FROM t ORDER BY i") == before
+
+
+def test_a_write_is_not_analyzed(db):
+    with pytest.raises(NotSupportedError, match="EXPLAIN ANALYZE a query"):
         run(db, "EXPLAIN ANALYZE DELETE FROM t")
     assert rows(db, "SELECT count(*) FROM t") == [(500,)]

@@ -403,15 +403,16 @@ class StepsPlan:
     @property
     def sources(self) -> frozenset[str]:
         """Names of the relations and views that the searches of all steps read."""
-        last = [self.last] if isinstance(self.last, Subquery) else _searches(self.last.plan)
-        found = [*last, *(query for step in self.steps for query in _searches(step.plan))]
+        last = [self.last] if isinstance(self.last, Subquery) else searches(self.last.plan)
+        found = [*last, *(query for step in self.steps for query in searches(step.plan))]
         return frozenset[str]().union(*(query.prepared.sources for query in found))
 
 
 WritePlan = RowPlan | TruncatePlan | StepsPlan
 
 
-def _searches(plan: RowPlan) -> Iterator[Subquery]:
+def searches(plan: RowPlan) -> Iterator[Subquery]:
+    """The queries that a plan runs: for values, and for its rows."""
     yield from (each.query for each in value_queries(plan) if isinstance(each, ValueQuery))
     match plan:
         case InsertPlan(query=Subquery() as query) | MergePlan(query=query):

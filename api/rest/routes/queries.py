@@ -106,7 +106,8 @@ async def _answer(
     openapi_extra=READER,
 )
 async def explain(body: ExplainBody, request: Request, db: ReadDb) -> Response:
-    """The plan of a SELECT, with the reasons for it. With `analyze` the SELECT is run."""
+    """The plan of a SELECT, with the reasons for it, or of a statement that writes, which is not
+    run. With `analyze` the SELECT is run."""
     locate, allow = paths_of(request).explanation, authorizer_of(request).explanation
 
     async def run(body: ExplainBody, version: int) -> Explanation:
