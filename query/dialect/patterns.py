@@ -15,7 +15,7 @@ from hornbeam_server.query.dialect.templates import value_call
 _PLACES = ("start", "length")
 _PLAIN = re.compile(
     r"(?:[\w\s\-.|()*+?^$,:;<>=!@#%&~'\"/`]|\(\?:|\{[0-9]+(?:,[0-9]*)?\}|\\[^0-9A-Za-z]"
-    r"|\[\^?[\w\s\-.|()*+?$,:;<>=!@#%&~'\"/`]+\])*"
+    r"|\\[dD]|\[\^?(?:[\w\s\-.|()*+?$,:;<>=!@#%&~'\"/`]|\\d|\[:x?digit:\])+\])*"
 )
 """Patterns that RE2 reads as PostgreSQL does."""
 

@@ -459,6 +459,11 @@ def _upper(compiler: _Compiler, node: exp.Upper) -> Operand:
     return text.change_case(compiler.compile(node.this), text.upper)
 
 
+@_handles(exp.StrPosition, "substr")
+def _place(compiler: _Compiler, node: exp.StrPosition) -> Operand:
+    return text.position(*compiler.all(node.this, node.args["substr"]))
+
+
 @_handles(exp.Length)
 def _length(compiler: _Compiler, node: exp.Length) -> Operand:
     return text.length(compiler.compile(node.this))

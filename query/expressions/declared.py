@@ -20,6 +20,7 @@ from hornbeam_server.query.dialect.functions import is_current_time, makes_or_ta
 from hornbeam_server.query.expressions.compiler import CompiledExpression, compile_expression
 from hornbeam_server.query.expressions.conversions import compile_with_casts
 from hornbeam_server.query.expressions.operands import NUMBERS, Scope
+from hornbeam_server.query.expressions.patterns import write_patterns
 from hornbeam_server.query.values.domains import domain_violation
 from hornbeam_server.schema.catalog import RELATIONS, alone
 from hornbeam_server.schema.errors import (
@@ -274,6 +275,7 @@ class _Source:
             try:
                 _require_value_of_row(tree, what)
                 (bound,) = bind_tree(tree, sql, alone(relation)).ast.expressions
+                write_patterns(bound)
                 compiled = self.compile(bound.unalias(), _RowScope(relation, self.reads_generated))
             finally:
                 unlink(tree)

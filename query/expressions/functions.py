@@ -27,6 +27,7 @@ from hornbeam_server.query.expressions import (
     dates,
     jsonb,
     logic,
+    patterns,
     text,
     value_functions,
 )
@@ -102,6 +103,7 @@ _FUNCTIONS: dict[str, tuple[range, Function]] = {
     "character_length": (_ONE, text.length),
     "mod": (_TWO, arithmetic.modulo),
     macro("label"): (_THREE, _label),
+    macro(patterns.FITS): (_THREE, patterns.fits),
     macro("epoch"): (_ONE, dates.exact_epoch),
     macro("quotient"): (_TWO, arithmetic.numeric_quotient),
     macro("product"): (_TWO, arithmetic.long_product),

@@ -174,12 +174,12 @@ def _check_escape(escape: str) -> None:
 
 def similar(text: str, pattern: str, escape: str = "\\") -> bool:
     """`text SIMILAR TO pattern ESCAPE escape`."""
-    return regex(_regex(pattern, escape)).compiled.search(text) is not None
+    return regex(regex_of_similar(pattern, escape)).compiled.search(text) is not None
 
 
 def similar_part(text: str, pattern: str, escape: str) -> str | None:
     """`substring(text SIMILAR pattern ESCAPE escape)`: the part between the escaped quotes."""
-    found = regex(_regex(pattern, escape)).compiled.search(text)
+    found = regex(regex_of_similar(pattern, escape)).compiled.search(text)
     if found is None:
         return None
     return found[1] if found.re.groups else found[0]
@@ -188,7 +188,7 @@ def similar_part(text: str, pattern: str, escape: str) -> str | None:
 _SIGNS = {"%": ".*", "_": ".", "(": "(?:"} | {sign: f"\\{sign}" for sign in ".^$\\"}
 
 
-def _regex(pattern: str, escape: str) -> str:
+def regex_of_similar(pattern: str, escape: str = "\\") -> str:
     """A pattern of SIMILAR TO as a regular expression. Escaped quotes divide it into three parts:
     the first takes as little as possible, the second is a group."""
     _check_escape(escape)

@@ -2,15 +2,21 @@
 
 import datetime as dt
 from decimal import Decimal
+from typing import Any
 
 import pytest
+from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.query.dialect.macros import macro
+from hornbeam_server.query.expressions import compile_expression
 from hornbeam_server.query.expressions.declared import (
     generated_columns,
     row_checks,
     with_generated,
 )
+from hornbeam_server.query.expressions.patterns import FITS, write_patterns
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import (
@@ -23,9 +29,19 @@ from hornbeam_server.schema.errors import (
 )
 from hornbeam_server.schema.model import Relation, Schema
 from hornbeam_server.schema.types import Row
+from tests.postgres.corpus import is_statement, recorded
+from tests.postgres.differences import same_value
 from tests.query.query_world import evaluated_all
 
 COLUMNS = "a INT PRIMARY KEY, s TEXT, v VARCHAR(9), d DATE, n NUMERIC(9,2), b BOOLEAN"
+
+
+class _NoNames:
+    def resolve(self, column: exp.Column) -> Any:
+        raise AssertionError(column)
+
+    def parameter_type(self, name: int | str) -> None:
+        return None
 
 
 def relation(condition: str) -> Relation:
@@ -51,6 +67,14 @@ def row(a: int = 1, **values: object) -> Row:
         ("CASE WHEN b THEN a > 5 ELSE a < 5 END", row(6, b=True), row(6, b=False)),
         ("coalesce(n, 0) >= 0", row(), row(n=-1)),
         ("(n > 1) IS TRUE", row(n=2), row()),
+        ("position('@' IN s) > 1", row(s="a@b"), row(s="@b")),
+        (r"s ~ '^\d{5}$'", row(s="12345"), row(s="12345\n")),
+        (r"(s)::text ~* E'^[a-z]+@[a-z]+\\.org$'", row(s="A@b.Org"), row(s="a@b_org")),
+        ("s !~ 'x|y' AND s !~* 'z'", row(s="X"), row(s="Z")),
+        ("s ~ '^[[:digit:]]+$' OR s IS NULL", row(), row(s="")),
+        ("s ~ '^(a+)+$'", row(s="aaa"), row(s="a" * 3000 + "b")),
+        ("s SIMILAR TO '(a|b)%'", row(s="b\n"), row(s="cb")),
+        ("s NOT SIMILAR TO 'a!%_' ESCAPE '!'", row(s="ab%"), row(s="a%b")),
     ],
 )
 def test_a_false_check_is_a_violation(condition: str, good: Row, bad: Row) -> None:
@@ -83,6 +107,12 @@ def test_a_check_that_is_null_is_met(condition: str) -> None:
         ("d <= CURRENT_DATE", Unsupported, "current time"),
         ("now() > d", Unsupported, "current time"),
         ("a > ?", Unsupported, "parameter"),
+        ("length(s) % 2", TypeMismatch, "not a condition, but a value of type BIGINT"),
+        ("length(s) % 2 OR b", SqlError, "OR takes a condition, not BIGINT"),
+        (r"s ~ '\w'", Unsupported, "A pattern here is constant, and has only"),
+        ("s ~ v", Unsupported, "A pattern here is constant"),
+        ("s SIMILAR TO 'a' ESCAPE v", Unsupported, "A pattern here is constant"),
+        ("s ~ '('", TypeMismatch, "is no regular expression"),
         ("random() > 0.5", Unsupported, "only DuckDB"),
         ("zz > 1", UnknownName, "Column zz is unknown"),
         ("x.a > 1", UnknownName, "alias x is unknown"),
@@ -99,6 +129,28 @@ def test_other_expressions_are_refused(
     assert caught.value.message.startswith("CHECK t_")
     assert " of t" in caught.value.message
     assert "line 1" not in caught.value.message
+
+
+def test_patterns_of_checks_match_as_in_postgresql() -> None:
+    _, answers = recorded()
+    compared, wrong = 0, []
+    for case, wanted in answers.items():
+        matches = "~" in case or "SIMILAR TO" in case
+        if not matches or is_statement(case) or wanted.types != ("boolean",):
+            continue
+        try:
+            tree = parse(f"SELECT {case}")
+            write_patterns(tree)
+            node = tree.expressions[0].unalias()
+        except HornbeamError:
+            continue
+        compiled = compile_expression(node, _NoNames())
+        if compiled is not None and macro(FITS) in node.sql().lower():
+            compared += 1
+            if not same_value("boolean", wanted.rows[0][0], compiled((), ())):
+                wrong.append(case)
+    assert not wrong
+    assert compared > 40
 
 
 DUMPED = (
