@@ -7,9 +7,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from hornbeam_server.query.duckdb.session import DuckSession
+from hornbeam_server.query.workers.places import Preempted
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import LimitExceeded, StatementTimeout, Unsupported
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from hornbeam_server.txlayer.transactions.requests import (
+    RepeatedStatement,
+    Statement,
+    TransactionRequest,
+)
 from tests.txlayer.database_world import catalog_of, opened
 
 DDL = "CREATE TABLE big (b_id INTEGER PRIMARY KEY, b_n BIGINT, b_t TEXT);"
@@ -95,3 +101,31 @@ async def test_a_repeated_statement_reads_again(tmp_path):
         away = Statement("DELETE FROM big WHERE b_id > 1")
         done = await database.transact(TransactionRequest((copy, away, copy)))
         assert [result.affected for result in done.statements] == [1, 1, 1]
+
+
+async def test_values_are_complete_if_duckdb_has_to_begin_again(tmp_path, monkeypatch):
+    evaluated = DuckSession._evaluate
+    begun = []
+
+    async def preempted_once(session, work):
+        begun.append(work)
+        found = await evaluated(session, work)
+        if len(begun) % 2:
+            raise Preempted
+        return found
+
+    monkeypatch.setattr(DuckSession, "_evaluate", preempted_once)
+    sums = "list_sum(range({}))"
+    inserted = f"INSERT INTO big VALUES (2, {sums.format(3)}, 'x'), (3, {sums.format(4)}, 'y')"
+    repeated = f"INSERT INTO big VALUES (?, {sums.format('?')}, 'z')"
+    updated = f"UPDATE big SET b_n = {sums.format('b_id')} RETURNING b_n, {sums.format(9)}"
+    async with on_big(tmp_path) as database:
+        for work in (
+            Statement(inserted),
+            RepeatedStatement(repeated, [(4, 5), (5, 6)]),
+            Statement(updated),
+        ):
+            result = await database.transact(TransactionRequest((work,)))
+        assert result.statements[0].rows == tuple((n * (n - 1) // 2, 36) for n in range(1, 6))
+        assert await database.fetch("SELECT count(*) FROM big") == [(5,)]
+    assert len(begun) >= 6

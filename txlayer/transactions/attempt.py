@@ -239,11 +239,21 @@ class Transaction:
         """The result of `work`, which evaluates expressions of the statement."""
         return await self.state.engine.evaluate(work) if bound.by_duckdb else work()
 
-    async def _all_computed(self, bound: Bound, items: Iterable[T]) -> list[T]:
-        """All `items`, as a list. Their iteration evaluates expressions of the statement."""
-        if bound.by_duckdb:
-            return await self.state.engine.evaluate(lambda: list(items))
-        return await made(items)
+    async def _all_computed(
+        self, bound: Bound, budget: Budget, items: Callable[[], Iterable[T]]
+    ) -> list[T]:
+        """All `items()`, as a list. Their iteration evaluates expressions of the statement, and
+        takes their sizes from `budget`. DuckDB may have to begin again: then the iteration and the
+        budget do, too."""
+        if not bound.by_duckdb:
+            return await made(items())
+        left = budget.left
+
+        def work() -> list[T]:
+            budget.left = left
+            return list(items())
+
+        return await self.state.engine.evaluate(work)
 
     async def _values(
         self, plan: InsertPlan, bound: Bound, parameters: Parameters
@@ -251,8 +261,10 @@ class Transaction:
         """The rows of VALUES, computed once, on the first use."""
         rows = self._given.get(id(bound.statement))
         if rows is None:
-            given = self._values_budget.taking(plan.given(parameters), _values_of)
-            rows = self._given[id(bound.statement)] = await self._all_computed(bound, given)
+            budget = self._values_budget
+            rows = self._given[id(bound.statement)] = await self._all_computed(
+                bound, budget, lambda: budget.taking(plan.given(parameters), _values_of)
+            )
         return rows
 
     async def _key(self, find: ByKey, bound: Bound) -> Key | None:
@@ -309,8 +321,12 @@ class Transaction:
         if returning is None:
             return StatementResult(len(rows))
         given = await written.values.add_all(returning.queries, rows, written.parameters)
-        shown = (returning.row(row, each) for row, each in zip(rows, given, strict=True))
-        shown_rows = await self._all_computed(bound, budget.taking(shown))
+
+        def shown() -> Iterator[Row]:
+            pairs = zip(rows, given, strict=True)
+            return budget.taking(returning.row(row, each) for row, each in pairs)
+
+        shown_rows = await self._all_computed(bound, budget, shown)
         return StatementResult(len(rows), returning.columns, returning.sql_types, tuple(shown_rows))
 
     async def insert(self, batch: InsertRows) -> StatementResult:
@@ -343,9 +359,12 @@ class Transaction:
         relation = plan.relation
         values = await self._value_queries(plan)
         if others:
-            runs = (plan.given(each) for each in (bound.parameters, *others))
-            rows_given = self._values_budget.taking(chain.from_iterable(runs), _values_of)
-            given = await self._all_computed(bound, rows_given)
+            runs, budget = (bound.parameters, *others), self._values_budget
+
+            def rows_given() -> Iterator[dict[int, Value]]:
+                return budget.taking(chain.from_iterable(map(plan.given, runs)), _values_of)
+
+            given = await self._all_computed(bound, budget, rows_given)
         else:
             parameters = await values.add(plan.queries, (), bound.parameters)
             given = [*await self._values(plan, bound, parameters)]
@@ -484,8 +503,13 @@ class Transaction:
         bound: Bound,
     ) -> list[tuple[Row, Row]]:
         """Each row with the new row that SET makes of it, given the parameters for each."""
-        after = (row_after(assignments, r, r, p) for r, p in zip(rows, given, strict=True))
-        changed = await self._all_computed(bound, budget_of_writes().taking(after))
+        budget = budget_of_writes()
+
+        def after() -> Iterator[Row]:
+            pairs = zip(rows, given, strict=True)
+            return budget.taking(row_after(assignments, r, r, p) for r, p in pairs)
+
+        changed = await self._all_computed(bound, budget, after)
         pairs: list[tuple[Row, Row]] = []
         for some in chunks(list(zip(rows, changed, strict=True))):
             pairs += [
@@ -607,8 +631,10 @@ class Transaction:
         """The new rows of WHEN NOT MATCHED THEN INSERT."""
         nothing: list[Row] = [()] * len(pairs.keys)
         given = await values.add_all(action.queries, nothing, pairs.parameters)
-        taken = budget_of_writes().taking(map(action.given, given), _values_of)
-        computed = await self._all_computed(bound, taken)
+        budget = budget_of_writes()
+        computed = await self._all_computed(
+            bound, budget, lambda: budget.taking(map(action.given, given), _values_of)
+        )
         return await self._new_rows.complete_each(relation, computed)
 
     async def _truncate(self, plan: TruncatePlan) -> int:
