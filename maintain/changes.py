@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from hornbeam_server.schema.types import Row
@@ -28,6 +30,12 @@ class Mutation(NamedTuple):
     key: bytes
     old: Row | None
     new: Row | None
+
+
+make_mutation: Callable[[tuple[str, bytes, Row | None, Row | None]], Mutation] = partial(
+    tuple.__new__, Mutation
+)
+"""Makes a `Mutation` from a tuple, in half the time of `Mutation(…)`."""
 
 
 @dataclass(frozen=True, slots=True)

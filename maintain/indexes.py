@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from hornbeam_server.maintain.changes import Mutation
+from hornbeam_server.maintain.changes import Mutation, make_mutation
 from hornbeam_server.query.expressions.declared import row_condition, row_of_index
 from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.intervals import identical
@@ -49,13 +49,14 @@ class IndexProgram:
             return [self._mutation(before, after)]
         key, new_key = self.key(before), self.key(after)
         if key == new_key:
-            return [Mutation(self.name, key, before, after)]
-        return [Mutation(self.name, key, before, None), Mutation(self.name, new_key, None, after)]
+            return [make_mutation((self.name, key, before, after))]
+        gone = make_mutation((self.name, key, before, None))
+        return [gone, make_mutation((self.name, new_key, None, after))]
 
     def _mutation(self, before: Row | None, after: Row | None) -> Mutation:
         row = before if after is None else after
         assert row is not None
-        return Mutation(self.name, self.key(row), before, after)
+        return make_mutation((self.name, self.key(row), before, after))
 
 
 def compile_index(catalog: Catalog, codecs: Codecs, name: str) -> IndexProgram:

@@ -182,19 +182,8 @@ class _Places:
         """The place of the row that the row at `below` references. `to_read`: it must be read."""
         place = self._known.get((below, foreign_key))
         if place is None:
-            child = self._catalog.schema.relation(self._relations[below])
-            positions = [child.positions[column] for column in foreign_key.columns]
-            codec = self._codecs(foreign_key.parent)
-            self.ancestors.append(
-                Ancestor(
-                    below,
-                    foreign_key,
-                    codec.layout.table,
-                    projection(positions),
-                    codec.key_at(positions),
-                    codec.decode,
-                )
-            )
+            child = self._relations[below]
+            self.ancestors.append(_ancestor(self._catalog, self._codecs, child, foreign_key, below))
             self._relations.append(foreign_key.parent)
             place = self._known[below, foreign_key] = len(self.ancestors)
         if to_read:
@@ -219,7 +208,27 @@ class _Places:
         return tuple(tuple(p for p in sorted(self._read) if steps[p] == n) for n in numbers)
 
 
+def _ancestor(
+    catalog: Catalog, codecs: Codecs, child: str, foreign_key: ForeignKey, below: int
+) -> Ancestor:
+    relation = catalog.schema.relation(child)
+    positions = [relation.positions[column] for column in foreign_key.columns]
+    codec = codecs(foreign_key.parent)
+    reference, key = projection(positions), codec.key_at(positions)
+    return Ancestor(below, foreign_key, codec.layout.table, reference, key, codec.decode)
+
+
+def way_to_root(catalog: Catalog, codecs: Codecs, relation: str) -> tuple[Ancestor, ...]:
+    """The rows on the way from a row of `relation` to its root, each below the next."""
+    found: list[Ancestor] = []
+    for below, edge in enumerate(_to_root(catalog, relation)):
+        found.append(_ancestor(catalog, codecs, relation, edge, below))
+        relation = edge.parent
+    return tuple(found)
+
+
 def _to_root(catalog: Catalog, relation: str) -> Iterator[ForeignKey]:
+    """The tree edges from a relation upwards."""
     while (edge := catalog.forest.parent.get(relation)) is not None:
         yield edge
         relation = edge.parent

@@ -47,7 +47,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from functools import partial
 
-from hornbeam_server.maintain.changes import Change, Mutation
+from hornbeam_server.maintain.changes import Change, Mutation, make_mutation
 from hornbeam_server.maintain.copies import CopyProgram, compile_copy
 from hornbeam_server.maintain.immediate.program import (
     ImmediateProgram,
@@ -86,7 +86,7 @@ class Stored:
             row = old if new is None else new
             if row is None or identical(old, new):
                 continue
-            yield Mutation(self.name, self.key(row), old, new)
+            yield make_mutation((self.name, self.key(row), old, new))
             for index in self.indexes:
                 yield from index.mutations(old, new)
 
@@ -336,7 +336,7 @@ def compile_programs(catalog: Catalog, codecs: Codecs) -> Programs:
     names = catalog.schema.names
     return Programs(
         {name: projection(catalog.layout(name).key_positions) for name in names},
-        {name: _stored(catalog, codecs, name) for name in names},
+        {name: stored_of(catalog, codecs, name) for name in names},
         [_view(catalog, codecs, v) for v in catalog.views if catalog.maintained(v.name)],
         [
             compile_immediate(view, catalog)
@@ -344,14 +344,15 @@ def compile_programs(catalog: Catalog, codecs: Codecs) -> Programs:
             if catalog.maintained(view.name)
         ],
         [
-            (compile_projected(view, catalog), _stored(catalog, codecs, view.name))
+            (compile_projected(view, catalog), stored_of(catalog, codecs, view.name))
             for view in catalog.projected
             if catalog.maintained(view.name)
         ],
     )
 
 
-def _stored(catalog: Catalog, codecs: Codecs, name: str) -> Stored:
+def stored_of(catalog: Catalog, codecs: Codecs, name: str) -> Stored:
+    """A relation or view with all its indexes and copies that commits must maintain."""
     indexes = (index.name for index in catalog.indexes_on(name))
     kept = tuple(compile_index(catalog, codecs, i) for i in indexes if catalog.maintained(i))
     copies = (compile_copy(catalog, codecs, copy) for copy in catalog.copies)
@@ -370,5 +371,5 @@ def _view(catalog: Catalog, codecs: Codecs, view: JoinView) -> ViewProgram:
         )
         for i, edge in enumerate(view.edges)
     )
-    stored = _stored(catalog, codecs, view.name)
+    stored = stored_of(catalog, codecs, view.name)
     return ViewProgram(stored, path, tuple(descents), catalog.readable(view.name))

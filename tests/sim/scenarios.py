@@ -26,6 +26,7 @@ from tests.sim.workload_load import Loads
 from tests.sim.workload_orders import Orders
 from tests.sim.workload_random import Random
 from tests.sim.workload_schema import ChangingSchema
+from tests.sim.workload_tallies import Tallies
 from tests.sim.workload_totals import Totals
 from tests.sim.workload_wards import Wards
 
@@ -45,6 +46,7 @@ WORKLOADS: Mapping[str, type[Workload]] = {
     "deferred": Deferred,
     "live": Live,
     "alter": Altering,
+    "tallies": Tallies,
 }
 _FILE = Path(__file__).with_name("scenarios.toml")
 _OPTIONS = {field.name for field in fields(Profile)} - {"rate", "every_s"}

@@ -2,97 +2,20 @@
 error."""
 
 import asyncio
-import datetime as dt
-import itertools
-import tempfile
-from pathlib import Path
 
-import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hornbeam_server.node.schema_plans import PlanRequest
-from hornbeam_server.schema.errors import HornbeamError
-from hornbeam_server.storage.log.records import Commit
-from hornbeam_server.txlayer.transactions import outcomes
 from hornbeam_server.txlayer.transactions.requests import (
     InsertRows,
     RepeatedStatement,
     Statement,
-    TransactionRequest,
 )
-from tests.txlayer.database_world import opened, settled, shop
+from tests.txlayer.database_world import shop
+from tests.txlayer.short_world import both
 from tests.txlayer.test_transactions_law import begin, inserts, values_for, worlds
 from tests.txlayer.transactions_model import visible
-
-commits_of = msgspec.msgpack.Decoder(Commit)
-NOW = dt.datetime(2026, 11, 28, 12, tzinfo=dt.UTC)
-
-
-class Numbered:
-    """Ids that are the same in each run."""
-
-    def __init__(self):
-        self._numbers = itertools.count()
-
-    def new(self):
-        return f"{next(self._numbers):032x}"
-
-
-async def run(database, statements, *, short):
-    """For each statement: its result or its error, and what it has committed under which locks.
-    Also returns how many statements were short."""
-    manager, commit, inserted = database.manager, database.manager._commit, []
-    manager._now, manager._ids = (lambda _: NOW), Numbered()
-    seen, found = [], []
-
-    def committing(attempt, prepared, ended):
-        locks = sorted((name, mode.value) for name, mode in attempt.owner.held.items())
-        record = commits_of.decode(b"".join(prepared.payload))
-        assert record.writes == prepared.writes
-        # The outcome has `affected` in any order, and the answer is compared, too.
-        del record.writes[outcomes.TABLE]
-        seen.append((record, locks, attempt.affected, attempt.growth))
-        return commit(attempt, prepared, ended)
-
-    manager._commit = committing
-    if short:
-        run_short = manager._inserted
-
-        async def counted(*arguments):
-            inserted.append(arguments)
-            return await run_short(*arguments)
-
-        manager._inserted = counted
-    else:
-        manager.state.short_insert = lambda _: None
-    for number, statement in enumerate(statements):
-        key = str(number) if number % 2 else None
-        request = TransactionRequest((statement,), idempotency_key=key)
-        try:
-            result = await database.transact(request)
-            answer = (result.statements, result.affected, result.drawn)
-        except HornbeamError as error:
-            answer = (type(error), str(error), error.cure)
-        found.append((answer, seen.copy()))
-        seen.clear()
-    await settled(database)
-    return found, len(inserted)
-
-
-async def both(begun, statements):
-    """The number of short statements, after a comparison with the general path."""
-    found = []
-    for short in (False, True):
-        with tempfile.TemporaryDirectory() as folder:
-            async with opened(Path(folder)) as database:
-                await begun(database)
-                found.append(await run(database, statements, short=short))
-    (general, none), (shortly, count) = found
-    assert none == 0
-    for statement, one, other in zip(statements, general, shortly, strict=True):
-        assert one == other, statement
-    return count
 
 
 @st.composite

@@ -11,7 +11,7 @@ from hornbeam_server.schema.turns import chunks, turn, worked_off
 from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
 from hornbeam_server.storage.limits import MAX_KEY_BYTES, require_storable
 from hornbeam_server.storage.log.records import Commit, encode_commit
-from hornbeam_server.storage.ports import TOMBSTONE, Put
+from hornbeam_server.storage.ports import TOMBSTONE, Put, make_put
 from hornbeam_server.txlayer.commit.batches import Prepared
 from hornbeam_server.txlayer.commit.lanes import LaneAddition
 
@@ -123,7 +123,7 @@ class _Encoding:
         value = TOMBSTONE
         if new is not None:
             value = known[id(new)] = codec.encode(new)
-        put = Put(key, value)
+        put = make_put((key, value))
         size = len(key) + len(value)
         if size > MAX_KEY_BYTES:  # else neither the key nor the row is too large
             require_storable({codec.layout.table: [put]})

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from hornbeam_server.maintain.changes import Mutation
 from hornbeam_server.schema.sizes import Budget, Limit
+from hornbeam_server.schema.turns import chunks, turn
+from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.limits import MAX_ROW_BYTES
 
 MAX_BYTES = 64 << 20
@@ -33,3 +38,12 @@ def budget_of_stored() -> Budget:
 
 def budget_of_returned() -> Budget:
     return Budget(RETURNED)
+
+
+async def require_moderate(mutations: Sequence[Mutation], codecs: Codecs) -> None:
+    """Raises LimitExceeded for too large mutations. They may be much larger than the changes that
+    cause them: a view repeats a parent's columns in the row of each child."""
+    budget = budget_of_stored()
+    for some in chunks(mutations):
+        budget.take(sum([codecs(m.layout).long_bytes(m.new) for m in some]))
+        await turn(some)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 
 from hornbeam_server.maintain.immediate.reading import codecs_of
 from hornbeam_server.maintain.programs import Programs, compile_programs
@@ -15,10 +15,13 @@ from hornbeam_server.txlayer.transactions.default_expressions import compile_def
 from hornbeam_server.txlayer.transactions.roots import Roots
 from hornbeam_server.txlayer.transactions.shared_writes import SharedWrites
 from hornbeam_server.txlayer.transactions.short_inserts import compile_short_insert
+from hornbeam_server.txlayer.transactions.short_writes import compile_short_write
 from hornbeam_server.txlayer.transactions.write_compiler import compile_write
 from hornbeam_server.txlayer.transactions.write_plans import WritePlan
 
 PLAN_CACHE_SIZE = 2_000
+SHORT_WRITES = 1_000
+"""Maximum number of short writes that are kept."""
 
 
 class CatalogState:
@@ -40,6 +43,10 @@ class CatalogState:
             partial(compile_short_insert, catalog, self.codecs, self.programs, self.constraints)
         )
         """Takes the name of a relation."""
+        self.short_write = lru_cache(SHORT_WRITES)(
+            partial(compile_short_write, catalog, self.codecs, self.programs, self.constraints)
+        )
+        """Takes the name of a relation, and the positions that an UPDATE assigns; None: DELETE."""
         self._plans: TextCache[str, WritePlan] = TextCache(PLAN_CACHE_SIZE)
 
         def compiled(sql: str) -> WritePlan:

@@ -39,19 +39,17 @@ from hornbeam_server.storage.snapshot import Overlay
 from hornbeam_server.storage.together import read_together, settled
 from hornbeam_server.txlayer.commit.batches import Committed, Prepared
 from hornbeam_server.txlayer.commit.committer import Committer
-from hornbeam_server.txlayer.commit.encoding import encoded, encoded_insert, encoded_inserts
+from hornbeam_server.txlayer.commit.encoding import encoded
 from hornbeam_server.txlayer.commit.hlc import HybridClock
 from hornbeam_server.txlayer.commit.lanes import LaneAddition
 from hornbeam_server.txlayer.commit.read_holds import Readers
 from hornbeam_server.txlayer.commit.snapshots import Snapshots
 from hornbeam_server.txlayer.transactions.attempt import Transaction
 from hornbeam_server.txlayer.transactions.attempt_results import Attempt, outcome_of
-from hornbeam_server.txlayer.transactions.batch_inserts import insert_many
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.guards import Guarded, Ranges
 from hornbeam_server.txlayer.transactions.identity_columns import IdentityBlocks, Numbers
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Locks, Mode
-from hornbeam_server.txlayer.transactions.new_rows import NewRows, complete_row
 from hornbeam_server.txlayer.transactions.outcomes import (
     TABLE as OUTCOMES,
 )
@@ -79,12 +77,8 @@ from hornbeam_server.txlayer.transactions.requests import (
 )
 from hornbeam_server.txlayer.transactions.row_count_deltas import Growth
 from hornbeam_server.txlayer.transactions.schema_gate import Gate
-from hornbeam_server.txlayer.transactions.short_inserts import (
-    Held,
-    Inserted,
-    ShortInsert,
-    short_insert,
-)
+from hornbeam_server.txlayer.transactions.short_inserts import Held
+from hornbeam_server.txlayer.transactions.short_transactions import ShortTransaction, short_path
 from hornbeam_server.txlayer.transactions.statement_runs import (
     count_by_layout,
     digest_of,
@@ -92,7 +86,7 @@ from hornbeam_server.txlayer.transactions.statement_runs import (
     plans_of,
     run_all,
 )
-from hornbeam_server.txlayer.transactions.write_plans import InsertPlan, WritePlan
+from hornbeam_server.txlayer.transactions.write_plans import WritePlan
 
 LOG_PATIENCE_S = 5.0
 """After the time limit of a transaction, its client waits this much longer for the log."""
@@ -269,15 +263,15 @@ class TransactionManager:
         replayed = request.replay.numbers if request.replay else ()
         attempt.numbers = Numbers(self._identity, replayed)
         plans = await plans_of(state, request.statements, attempt.deadline - began)
-        found = short_insert(state, request, plans)
-        if found is not None:
+        path = short_path(state, request, plans)
+        if path is not None:
             planned = self._clock.monotonic()
             attempt.plan_ms = (planned - began) * 1000
-            left_s = attempt.deadline - planned
-            inserted = await limited(left_s, self._inserted(attempt, state, *found))
-            if inserted is not None:
+            short = self._short_transaction(attempt, state)
+            prepared = await limited(attempt.deadline - planned, short.prepared(path, plans[0]))
+            if prepared is not None:
                 attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
-                return inserted
+                return prepared
         transaction = Transaction(
             state,
             self._store,
@@ -300,8 +294,7 @@ class TransactionManager:
         attempt.affected, attempt.growth = await count_by_layout(shown)
         attempt.compute_ms = self._ms_since(began) - attempt.plan_ms - attempt.lock_ms
         if not mutations and not additions and request.idempotency_key is None:
-            seen = self._locks.clock(attempt.owner)
-            return attempt.result(max(self._committer.readable(), seen))
+            return self._unchanged(attempt)
         return await encoded(
             attempt.transaction_id,
             state.catalog.version,
@@ -313,68 +306,15 @@ class TransactionManager:
             additions,
         )
 
-    async def _inserted(
-        self, attempt: Attempt, state: CatalogState, insert: ShortInsert, plan: InsertPlan | None
-    ) -> Prepared | TransactionResult | None:
-        """`_prepare` for a transaction that only inserts rows into one relation, by SQL if there is
-        a `plan`. None if it needs the general path."""
-        request, work = attempt.request, attempt.request.statements[0]
-        outcome = None
-        if request.idempotency_key is not None:
-            name = ("request", attempt.transaction_id)
-            await self._locks.acquire(attempt.owner, [name], Mode.EXCLUSIVE, attempt.deadline)
-            outcome = partial(find_outcome, self._store, attempt.transaction_id)
-        if isinstance(work, SqlWork) and work.session:
-            attempt.numbers.in_session(work.session)
-        now = self._now(None)
+    def _short_transaction(self, attempt: Attempt, state: CatalogState) -> ShortTransaction:
         held = Held(self._store, self._locks, attempt.owner, attempt.deadline, attempt.numbers)
-        if plan is None or not isinstance(work, Statement) or len(plan.rows) > 1:
-            recorded = None if outcome is None else await outcome()
-            if recorded is not None:
-                return recorded.answer_to(request)
-            return await self._inserted_many(attempt, state, insert, plan, now, held)
-        complete = partial(complete_row, state, attempt.numbers, self._uuids, now)
-        inserted = await insert.run(plan, work, now, complete, held, outcome)
-        if not isinstance(inserted, Inserted):
-            return None if inserted is None else inserted.answer_to(request)
-        attempt.results = (inserted.result,)
-        attempt.affected = attempt.growth = {each.target.name: 1 for each in inserted.stored}
-        return await encoded_insert(
-            attempt.transaction_id,
-            state.catalog.version,
-            inserted.stored,
-            insert.codec.layout.stored_name,
-            (OUTCOMES, await outcome_of(attempt)),
-            request.bookmark,
-        )
+        now = self._now(None)
+        return ShortTransaction(attempt, state, held, now, self._uuids, self._unchanged)
 
-    async def _inserted_many(
-        self,
-        attempt: Attempt,
-        state: CatalogState,
-        insert: ShortInsert,
-        plan: InsertPlan | None,
-        now: dt.datetime,
-        held: Held,
-    ) -> Prepared | None:
-        work, numbers = attempt.request.statements[0], attempt.numbers
-        new_rows = NewRows(state, numbers, self._uuids(), now)
-        loaded = await insert_many(insert, plan, work, now, new_rows, held)
-        if loaded is None:
-            return None
-        for counter, given in loaded.numbers:
-            await numbers.move_past(counter, given)
-        attempt.results = (StatementResult(loaded.rows),)
-        counts = {target.name: len(puts) for target, puts in loaded.stored}
-        attempt.affected = attempt.growth = counts
-        return await encoded_inserts(
-            attempt.transaction_id,
-            state.catalog.version,
-            [(target.table, puts) for target, puts in loaded.stored],
-            insert.codec.layout.stored_name,
-            (OUTCOMES, await outcome_of(attempt)),
-            attempt.request.bookmark,
-        )
+    def _unchanged(self, attempt: Attempt) -> TransactionResult:
+        """The result of an attempt that has nothing to commit."""
+        seen = self._locks.clock(attempt.owner)
+        return attempt.result(max(self._committer.readable(), seen))
 
     async def _computed(
         self,

@@ -138,7 +138,7 @@ class Timings:
     """The time of each part of a transaction in milliseconds, with its waits.
 
     `lock_ms` covers the statements (locking and reading) and the checks, `compute_ms` the
-    maintenance of views and indexes. A short insert has its maintenance in `lock_ms`.
+    maintenance of views and indexes. A short transaction has its maintenance in `lock_ms`.
     """
 
     plan_ms: float = 0.0

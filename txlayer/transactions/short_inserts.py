@@ -23,6 +23,7 @@ from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import HornbeamError
 from hornbeam_server.schema.model import Relation
 from hornbeam_server.schema.rows import Projection, has_null, projection
+from hornbeam_server.schema.sequences import differs_by_row
 from hornbeam_server.schema.sizes import bytes_of
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
@@ -49,11 +50,16 @@ from hornbeam_server.txlayer.transactions.requests import (
     RepeatedStatement,
     Statement,
     StatementResult,
-    TransactionRequest,
     Work,
 )
 from hornbeam_server.txlayer.transactions.write_parameters import bind_parameters
-from hornbeam_server.txlayer.transactions.write_plans import InsertPlan, Returning, WritePlan
+from hornbeam_server.txlayer.transactions.write_plans import (
+    Conflict,
+    Defaulted,
+    InsertPlan,
+    Returning,
+    WritePlan,
+)
 
 LARGE = 1 << 20
 """Fewer bytes are within all limits of a transaction."""
@@ -72,6 +78,15 @@ class Held(NamedTuple):
     deadline: float
     numbers: Numbers
 
+    async def take(self, names: Sequence[LockName], mode: Mode) -> None:
+        """Take locks. Does not suspend while they are free and in this process. Raises
+        TransactionAborted, StatementTimeout."""
+        locks, owner = self.locks, self.owner
+        for number, name in enumerate(names):
+            if not locks.take(owner, name, mode):
+                await locks.acquire(owner, names[number:], mode, self.deadline)
+                break
+
 
 class HasShortInserts(Protocol):
     """The part of `CatalogState` that finds short inserts."""
@@ -87,6 +102,15 @@ class Inserted(NamedTuple):
 
     result: StatementResult
     stored: Sequence[StoredRow]
+
+
+class Met(NamedTuple):
+    """The row with the key of an inserted row is there already: what ON CONFLICT needs. `proposed`
+    is the row that the statement gives."""
+
+    key: bytes
+    proposed: Row
+    parameters: Parameters
 
 
 class _Read(NamedTuple):
@@ -122,11 +146,11 @@ class ShortInsert:
         complete: Complete,
         held: Held,
         outcome: FindOutcome | None,
-    ) -> Inserted | Outcome | None:
+    ) -> Inserted | Met | Outcome | None:
         """Run a statement that inserts one row (`short_insert`); `complete` makes whole rows. None
-        if its parameters need another plan. `outcome` finds the outcome of an earlier commit of the
-        request, which is returned if there is one. Raises the errors of `Transaction.run` and
-        `ConstraintChecks.check`."""
+        if its parameters need another plan; `Met` if ON CONFLICT decides. `outcome` finds the
+        outcome of an earlier commit of the request, which is returned if there is one. Raises the
+        errors of `Transaction.run` and `ConstraintChecks.check`."""
         try:
             parameters = bind_parameters(statement.parameters, plan, now)
             row = await self._row(plan, parameters, complete)
@@ -138,13 +162,16 @@ class ShortInsert:
                 return recorded
             raise
         key = self.codec.key(row)
-        read = await self._read_under_locks(row, key, held, outcome)
+        meets = plan.conflict is not None
+        read = await self._read_under_locks(row, key, held, outcome, meets=meets)
         if isinstance(read, Outcome):
             return read
         if read.exists:
+            if meets:
+                return Met(key, row, parameters)
             values = self.codec.key_values(row)
             raise key_taken(self.catalog, held.numbers, self.relation, values)
-        result = _result(plan.returning, row, parameters)
+        result = result_of(plan.returning, row, parameters)
         await self._require_constraints(row, key, read.found, held)
         stored = self.program.stored(key, read.found)
         if sum([len(each.put.value) for each in stored]) > LARGE:
@@ -181,15 +208,16 @@ class ShortInsert:
         return row
 
     async def _read_under_locks(
-        self, row: Row, key: bytes, held: Held, outcome: FindOutcome | None
+        self, row: Row, key: bytes, held: Held, outcome: FindOutcome | None, *, meets: bool
     ) -> _Read | Outcome:
-        """Take all locks, and read under them. Returns the outcome if there is one.
+        """Take all locks, and read under them. Returns the outcome if there is one. `meets`: if the
+        row exists, it is met, and what its constraints need is not locked.
 
         If the root is found by reading rows, they are read before the locks; so are all rows if an
-        outcome is read, together with it. They are current unless a new lock was released since
-        then (docs/protocols/locks.md).
+        outcome is read, together with it, or if the row may be met. They are current unless a new
+        lock was released since then (docs/protocols/locks.md).
         """
-        if outcome is None and len(self.program.tree) < 2:
+        if outcome is None and len(self.program.tree) < 2 and not meets:
             await self._lock(row, key, self.nothing, held)
             return await self._read(row, key, held)
         known: set[LockName] = set()
@@ -203,17 +231,22 @@ class ShortInsert:
             read, *recorded = await read_together(held.store, reads)
             if recorded and recorded[0] is not None:
                 return recorded[0]
-            names = await self._lock(row, key, read.found, held)
+            met = meets and read.exists
+            names = await self._lock(row, key, read.found, held, met=met)
             new = [name for name in names if name not in known]
             if not new or held.locks.undisturbed(held.owner, new, since):
                 return read
             known.update(new)
 
     async def _lock(
-        self, row: Row, key: bytes, found: Sequence[Row | None], held: Held
+        self, row: Row, key: bytes, found: Sequence[Row | None], held: Held, *, met: bool = False
     ) -> list[LockName]:
-        """Take the locks of the transaction, and return them."""
+        """Take the locks of the transaction, and return them; if the row is `met`, those of its
+        root and key."""
         exclusive = [self.root(row, key, found), ("row", self.relation.name, key)]
+        if met:
+            await held.take(exclusive, Mode.EXCLUSIVE)
+            return exclusive
         for check, codec in zip(self.checks.unique, self.entries, strict=True):
             values = check.values(row)
             if values is not None:
@@ -222,12 +255,8 @@ class ShortInsert:
         for ancestor, parent in zip(self.program.ancestors, self.checks.parents, strict=False):
             if not parent.same_root and None not in ancestor.reference(row):
                 shared.append(("row", ancestor.foreign_key.parent, ancestor.key(row)))
-        locks, owner = held.locks, held.owner
-        for names, mode in ((exclusive, Mode.EXCLUSIVE), (shared, Mode.SHARED)):
-            for number, name in enumerate(names):
-                if not locks.take(owner, name, mode):
-                    await locks.acquire(owner, names[number:], mode, held.deadline)
-                    break
+        await held.take(exclusive, Mode.EXCLUSIVE)
+        await held.take(shared, Mode.SHARED)
         return exclusive + shared
 
     def root(self, row: Row, key: bytes, found: Sequence[Row | None]) -> LockName:
@@ -274,12 +303,18 @@ class ShortInsert:
         return _Read(exists, found)
 
 
-def _result(returning: Returning | None, row: Row, parameters: Parameters) -> StatementResult:
+def result_of(
+    returning: Returning | None, row: Row | None, parameters: Parameters
+) -> StatementResult:
+    """The result of a statement that has written `row`; None: it has written nothing. Raises
+    LimitExceeded, and the errors of RETURNING."""
+    affected = 0 if row is None else 1
     if returning is None:
-        return StatementResult(1)
-    shown = returning.row(row, parameters)
-    budget_of_returned().take(bytes_of(shown))
-    return StatementResult(1, returning.columns, returning.sql_types, (shown,))
+        return StatementResult(affected)
+    shown = () if row is None else (returning.row(row, parameters),)
+    for each in shown:
+        budget_of_returned().take(bytes_of(each))
+    return StatementResult(affected, returning.columns, returning.sql_types, shown)
 
 
 def compile_short_insert(
@@ -306,23 +341,15 @@ def compile_short_insert(
     )
 
 
-def short_insert(
-    state: HasShortInserts, request: TransactionRequest, plans: Sequence[WritePlan | None]
-) -> tuple[ShortInsert, InsertPlan | None] | None:
+def short_insert(state: HasShortInserts, work: Work, plan: WritePlan | None) -> ShortInsert | None:
     """How a transaction inserts that only inserts rows into one relation, with values that our own
-    loops compute without queries; and its plan, if it has SQL. None for any other transaction."""
-    if len(plans) != 1 or request.replay or request.reads or request.ranges:
-        return None
-    work, plan = request.statements[0], plans[0]
+    loops compute without queries. None for any other transaction."""
     if isinstance(work, InsertRows):
-        known = work.rows and not request.preconditions and work.relation in state.catalog.schema
-        found = state.short_insert(work.relation) if known else None
-        return None if found is None else (found, None)
+        known = work.rows and work.relation in state.catalog.schema
+        return state.short_insert(work.relation) if known else None
     if (
-        request.preconditions
-        or not isinstance(plan, InsertPlan)
+        not isinstance(plan, InsertPlan)
         or plan.query is not None
-        or plan.conflict is not None
         or plan.queries
         or plan.by_values
         or (isinstance(work, RepeatedStatement) and not work.parameter_sets)
@@ -330,10 +357,27 @@ def short_insert(
     ):
         return None
     found = state.short_insert(plan.relation.name)
-    return None if found is None else (found, plan)
+    if found is not None and plan.conflict is not None:
+        return found if _key_decides(plan, plan.conflict, work, found.checks) else None
+    return found
 
 
 def _returns_one(plan: InsertPlan, work: Work) -> bool:
     """Is there one row, for which RETURNING has no queries?"""
     one = isinstance(work, Statement) and len(plan.rows) == 1
     return one and plan.returning is not None and not plan.returning.queries
+
+
+def _key_decides(plan: InsertPlan, conflict: Conflict, work: Work, checks: RelationChecks) -> bool:
+    """Is there one row, for which only its key decides whether it is in conflict, and an update
+    that takes no query and no default? The row must be the same if it is computed again."""
+    target, given = conflict.target, {each.position for each in plan.rows[0]}
+    return (
+        isinstance(work, Statement)
+        and len(plan.rows) == 1
+        and (target.key or target.any)
+        and not any(target.has(check.index) for check in checks.unique)
+        and not (conflict.queries or conflict.where_queries)
+        and Defaulted not in map(type, conflict.assignments)
+        and not any(i not in given and differs_by_row(column) for i, column in checks.defaults)
+    )

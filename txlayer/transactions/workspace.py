@@ -19,8 +19,8 @@ from hornbeam_server.storage.ports import TableReader
 from hornbeam_server.storage.snapshot import RememberingSnapshot, Snapshot
 from hornbeam_server.txlayer.transactions.byte_limits import (
     budget_of_reads,
-    budget_of_stored,
     budget_of_writes,
+    require_moderate,
 )
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.constraints import ChildCheck, UniqueCheck
@@ -293,17 +293,8 @@ class Workspace:
             return list(self.repairs)
         remote = self._store.remote
         found = await self.state.programs.mutations(changes, self.reader, remote=remote)
-        await self._require_moderate(found)
+        await require_moderate(found, self.state.codecs)
         return [*found, *self.repairs]
-
-    async def _require_moderate(self, mutations: Sequence[Mutation]) -> None:
-        """Raises LimitExceeded for too large mutations. They may be much larger than the changes
-        that cause them: a view repeats a parent's columns in the row of each child."""
-        budget = budget_of_stored()
-        codecs = self.state.codecs
-        for some in chunks(mutations):
-            budget.take(sum([codecs(m.layout).long_bytes(m.new) for m in some]))
-            await turn(some)
 
     async def additions(self, joined: Sequence[Joined]) -> list[Addition]:
         """What the changes add to the groups of immediate views."""
