@@ -266,14 +266,15 @@ class Partitioned:
     async def rows(self, reader: RowReader, keys: Typed) -> Typed:
         prefixes = self.prefixes(keys.rows(), keys.fields)
         found = await self.kept.by_prefix(reader, prefixes)
-        return nothing(self.fields) if found.empty else self.computed(found)
+        return self.computed(found) if found else nothing(self.fields)
 
     def prefixes(self, keys: Sequence[Row], given: Fields) -> list[Row]:
         """The partitions to read for look-up keys whose columns are `given`."""
         return stored_keys(keys, given, tuple(self.node.field[name] for name in self.columns))
 
-    def computed(self, found: Typed) -> Typed:
+    def computed(self, rows: Sequence[Row]) -> Typed:
         """The rows of the operator from those of its input."""
+        found = from_rows(self.kept.columns, rows)
         sql = f"SELECT {columns_sql(self.fields)} FROM {self.node.select('found')}"
         return evaluate(sql, {"found": found}, self.fields)
 

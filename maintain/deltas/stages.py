@@ -24,7 +24,7 @@ effect.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,6 +42,7 @@ from hornbeam_server.maintain.deltas.relations import (
     columns_sql,
     concat,
     evaluate,
+    from_rows,
     net,
     nothing,
     schema_of,
@@ -50,7 +51,7 @@ from hornbeam_server.maintain.deltas.relations import (
 )
 from hornbeam_server.maintain.deltas.states import GroupState
 from hornbeam_server.maintain.deltas.stored_rows import StoredRows
-from hornbeam_server.maintain.deltas.zsets import ZSet
+from hornbeam_server.maintain.deltas.zsets import Weighted, ZSet
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.rows import projection
 from hornbeam_server.schema.types import ColumnType, Kind, Row
@@ -289,22 +290,26 @@ class PartitionStage:
         if changed.empty:
             return StageResult(ZSet(self.output), [])
         change = ZSet(self.columns, table=changed.table)
-        before = await self.kept.by_prefix(old, self._keys(change))
-        after = present(_plus(before, changed))
+        rows = await self.kept.by_prefix(old, self.partitions(change.rows))
+        before = from_rows(self.columns, rows)
+        found = self.compared(before, present(_plus(before, changed)))
+        mutations = await self.kept.mutations(change, old)
+        return StageResult(ZSet(self.output, table=net(found).table), mutations)
+
+    def partitions(self, change: Iterable[Weighted]) -> list[Row]:
+        """The partitions of changed rows."""
+        place = {field.name: i for i, field in enumerate(self.columns)}
+        pick = projection([place[name] for name in self.kept.order])
+        return list(dict.fromkeys(pick(row) for row, _ in change))
+
+    def compared(self, before: Typed, after: Typed) -> Typed:
+        """The results of the SELECT after a change with +1, and those before it with -1."""
         parts = [
             f"SELECT {columns_sql(self.output)}, {weight} FROM {self.node.select(name)}"
             for name, weight in (("after", 1), ("before", -1))
         ]
         tables = {"after": after, "before": before}
-        found = evaluate(" UNION ALL ".join(parts), tables, weighted(self.output))
-        mutations = await self.kept.mutations(change, old)
-        return StageResult(ZSet(self.output, table=net(found).table), mutations)
-
-    def _keys(self, change: ZSet) -> list[Row]:
-        """The partitions of rows."""
-        place = {field.name: i for i, field in enumerate(self.columns)}
-        pick = projection([place[name] for name in self.kept.order])
-        return list(dict.fromkeys(pick(row) for row, _ in change.rows))
+        return evaluate(" UNION ALL ".join(parts), tables, weighted(self.output))
 
     def words(self) -> Iterator[str]:
         yield f"partition recompute by ({', '.join(self.kept.order)})"

@@ -11,11 +11,10 @@ from hornbeam_server.maintain.deltas.planned import Planned
 from hornbeam_server.maintain.deltas.relations import (
     Field,
     Fields,
-    Typed,
     columns_sql,
     evaluate,
-    from_rows,
     net,
+    with_one_nan,
 )
 from hornbeam_server.maintain.deltas.zsets import Weighted, ZSet
 from hornbeam_server.schema.catalog import Layout
@@ -64,10 +63,10 @@ class StoredRows(Planned):
         """The row of stored columns."""
         return projection([self.places.index(i) for i in range(len(self.columns))])
 
-    async def by_prefix(self, reader: RowReader, prefixes: Sequence[Row]) -> Typed:
+    async def by_prefix(self, reader: RowReader, prefixes: Sequence[Row]) -> list[Row]:
         """The rows that have one of the values of the first columns of `order`."""
         found = await reader.prefixes(self.name, prefixes) if prefixes else []
-        return from_rows(self.columns, [self._row(v.row) for rows in found for v in rows])
+        return with_one_nan(self.columns, [self._row(v.row) for rows in found for v in rows])
 
     async def mutations(self, zset: ZSet, old: RowReader) -> list[Mutation]:
         """The mutations of a change of the rows."""

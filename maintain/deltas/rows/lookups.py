@@ -140,7 +140,7 @@ def _united(lookup: United, given: Fields) -> RowLookup:
 def _partitioned(lookup: Partitioned, given: Fields) -> RowLookup:
     async def rows(reader: RowReader, keys: Sequence[Row]) -> Sequence[Row]:
         found = await lookup.kept.by_prefix(reader, lookup.prefixes(keys, given))
-        return () if found.empty else lookup.computed(found).rows()
+        return lookup.computed(found).rows() if found else ()
 
     return rows
 

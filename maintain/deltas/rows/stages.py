@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from hornbeam_server.maintain.deltas.algebra import JoinKind
-from hornbeam_server.maintain.deltas.relations import Fields
+from hornbeam_server.maintain.deltas.relations import Fields, from_rows
 from hornbeam_server.maintain.deltas.rows.groups import RowGroups, row_groups
 from hornbeam_server.maintain.deltas.rows.inputs import net, once, summed
 from hornbeam_server.maintain.deltas.rows.joins import RowJoin, row_join
@@ -43,7 +43,8 @@ def row_stage(stage: Stage) -> RowStage:
         case AggregateStage():
             return _Aggregate(stage.output, row_groups(stage.state))
         case PartitionStage():
-            return _Partition(replace(stage))  # a copy: results of `once` do not refer to the key
+            # a copy: results of `once` do not refer to the key
+            return _Partition(replace(stage), _View(stage.kept))
         case ViewStage():
             return _View(stage.stored)
     raise AssertionError(stage)
@@ -74,12 +75,20 @@ class _View:
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """DuckDB computes the SELECT of a partition, however few rows change."""
+    """DuckDB computes the SELECT, in one statement."""
 
     stage: PartitionStage
+    kept: _View
 
     async def run(self, zset: Sequence[Weighted], old: RowReader) -> StageResult:
-        return await self.stage.run(ZSet(self.stage.columns, rows=zset), old)
+        stage, change = self.stage, net(zset)
+        if not change:
+            return StageResult(ZSet(stage.output), [])
+        rows = await stage.kept.by_prefix(old, stage.partitions(change))
+        before, after = (from_rows(stage.columns, r) for r in (rows, present(rows, change)))
+        found = ZSet(stage.output, table=stage.compared(before, after).table)
+        written = await self.kept.run(change, old)
+        return StageResult(ZSet(stage.output, rows=net(found.rows)), written.mutations)
 
 
 @dataclass(frozen=True, slots=True)
