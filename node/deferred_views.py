@@ -37,6 +37,9 @@ from hornbeam_server.txlayer.views.refresh_groups import (
     views_of,
 )
 
+LOOK_S = 0.01
+"""A query that waits for a batch looks this often whether it is finished."""
+
 
 @dataclass(frozen=True, slots=True)
 class BatchWork:
@@ -78,6 +81,16 @@ class StaleAnswers:
     refusal: str
 
 
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """How fresh deferred views have to be that a query names: at most `max_staleness_s` old, if it
+    is not None, with every commit up to `bookmark`. Queries wait `wait_s` for a batch."""
+
+    max_staleness_s: float | None = None
+    bookmark: int = 0
+    wait_s: float = 0.0
+
+
 class DeferredViews:
     """One node's access to the deferred views of the database."""
 
@@ -108,14 +121,13 @@ class DeferredViews:
         query: PreparedQuery | NumberedQuery,
         *,
         asked: int | None,
-        max_staleness_s: float | None,
+        fresh: Freshness,
     ) -> int:
         """The snapshot at which a query that names deferred views reads: `asked`, the snapshot that
         the request names, or else `as_of` of their group.
 
         Raises Unsupported for several groups, or an `asked` that the group did not show;
-        SnapshotTooOld; Unavailable when a view is not built, or the snapshot is older than
-        `max_staleness_s`.
+        SnapshotTooOld; Unavailable when a view is not built, or the snapshot is not `fresh` enough.
         """
         catalog, names = query.catalog, query.deferred
         groups = {catalog.deferred_view[name].declared.group for name in names}
@@ -143,14 +155,34 @@ class DeferredViews:
                 f"{', '.join(names)} show a snapshot before the last schema change.",
                 cure="Read them alone until they are refreshed.",
             )
-        stale_s = self._lag_s(at)
-        if max_staleness_s is not None and stale_s > max_staleness_s:
+        if reason := self._staleness(at, fresh):
             raise Unavailable(
-                f"{', '.join(names)} are {stale_s:.1f} s old, older than {max_staleness_s:g} s.",
-                cure="Repeat it after the next batch, or allow for more.",
+                f"{', '.join(names)} {reason}.",
+                cure="Repeat it after the next batch, wait for that, or allow for more.",
                 as_of=at,
             )
         return at
+
+    def _staleness(self, at: int, fresh: Freshness) -> str:
+        """Why snapshot `at` is not fresh enough; "": it is."""
+        stale_s = self._lag_s(at)
+        if fresh.max_staleness_s is not None and stale_s > fresh.max_staleness_s:
+            return f"are {stale_s:.1f} s old, older than {fresh.max_staleness_s:g} s"
+        if at < fresh.bookmark and not self.is_current(at):
+            return f"show the snapshot {at}, and not yet the bookmark {fresh.bookmark}"
+        return ""
+
+    async def wait(self, catalog: Catalog, names: Sequence[str], fresh: Freshness) -> None:
+        """Wait until the group of views is built and `fresh`, at most `wait_s`. Raises
+        Unavailable."""
+        end = self._clock.monotonic() + fresh.wait_s
+        group = catalog.deferred_view[names[0]].declared.group
+        while self._clock.monotonic() < end:
+            state = await self._groups.state(group)
+            built = all(state.holds(catalog, name) for name in names)
+            if built and not self._staleness(state.as_of, fresh):
+                return
+            await self._clock.sleep(LOOK_S)
 
     async def answering(
         self, catalog: Catalog, *, bookmark: int, max_staleness_s: float | None

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hornbeam_server.node.assembly import Parts
-from hornbeam_server.node.deferred_views import DeferredViews, StaleAnswers
+from hornbeam_server.node.deferred_views import DeferredViews, Freshness, StaleAnswers
 from hornbeam_server.node.ownership import Ownership
 from hornbeam_server.query.binding.binder import OutputColumn
 from hornbeam_server.query.binding.sequence_calls import names_sequences
@@ -89,7 +89,7 @@ class _Wanted:
     trace: bool
     use_views: bool
     columnar: bool
-    max_staleness_s: float | None
+    fresh: Freshness
     deadline: float
     numbers: Numbers
 
@@ -97,7 +97,7 @@ class _Wanted:
     def may_be_stale(self) -> bool:
         """May deferred views answer although the query does not name them?"""
         now = self.strong or self.pending or self.trace or self.snapshot is not None
-        return self.max_staleness_s is not None and self.use_views and not now
+        return self.fresh.max_staleness_s is not None and self.use_views and not now
 
 
 class Reads:
@@ -191,6 +191,8 @@ class Reads:
         max_rows: int | None = None,
         columnar: bool = False,
         max_staleness_s: float | None = None,
+        view_bookmark: int = 0,
+        view_wait_s: float = 0.0,
         session: Mapping[str, int] = MappingProxyType({}),
         measures: Measures | None = None,
         admitted_under: int | None = None,
@@ -202,19 +204,23 @@ class Reads:
         acknowledged. `trace` collects the row versions that are read, `serializable` the ranges of
         keys instead, `locking_only` neither unless the query has FOR UPDATE. `columnar` plans for a
         result that is read as Arrow. A query that names deferred views reads at the snapshot of
-        their group instead, and fails if that snapshot is older than `max_staleness_s`. Deferred
+        their group instead. It waits at most `view_wait_s` until this snapshot holds every commit
+        up to `view_bookmark` and is not older than `max_staleness_s`, and fails then. Deferred
         views that are not older may also answer the aggregates of a query that does not name them,
         unless it is traced, strong, or has a `snapshot`, pending writes, or a later `bookmark`.
         Then the whole query reads at their snapshot. `session` has the last numbers of sequences
         that the client has taken, by name; `measures` collects what the plan reads.
         `admitted_under` is as in a `TransactionRequest`. Raises HornbeamError, OtherCatalog.
         """
-        deadline = self._clock.monotonic() + (timeout_s or self._settings.statement_timeout_s)
+        limit_s = timeout_s or self._settings.statement_timeout_s
+        deadline = self._clock.monotonic() + limit_s
+        fresh = Freshness(max_staleness_s, view_bookmark, min(view_wait_s, limit_s))
         traced = (trace and not locking_only) or serializable
         wanted = _Wanted(
             sql, bookmark, snapshot, strong, bool(pending), traced, use_views, columnar,
-            max_staleness_s, deadline, self._manager.numbers(session),
+            fresh, deadline, self._manager.numbers(session),
         )  # fmt: skip
+        await self._until_fresh(wanted)
         async with self.at(snapshot, bookmark, strong=strong, logged=True) as (state, newest):
             require_admitted(admitted_under, state.catalog.version)
             prepared, given, at = await self._planned(wanted, parameters, state.catalog, newest)
@@ -245,6 +251,16 @@ class Reads:
                 finally:
                     await stream.close()
 
+    async def _until_fresh(self, wanted: _Wanted) -> None:
+        """Wait for the views that a query names, before it holds a catalog: changes of the schema
+        do not wait for it."""
+        catalog = self._catalog
+        if not (wanted.fresh.wait_s and catalog.deferred):
+            return
+        names = (await self._prepared(wanted, catalog)).deferred
+        if names:
+            await self._deferred.wait(catalog, names, wanted.fresh)
+
     async def _planned(
         self, wanted: _Wanted, parameters: Parameters, catalog: Catalog, newest: int
     ) -> tuple[PreparedQuery | NumberedQuery, Parameters, int]:
@@ -261,9 +277,7 @@ class Reads:
                     + (" what this transaction writes." if wanted.pending else " what is strong."),
                     cure="Ask for a snapshot read, before the first write.",
                 )
-            at = await self._deferred.read_at(
-                prepared, asked=wanted.snapshot, max_staleness_s=wanted.max_staleness_s
-            )
+            at = await self._deferred.read_at(prepared, asked=wanted.snapshot, fresh=wanted.fresh)
             return prepared, parameters, at
         if wanted.may_be_stale and catalog.deferred:
             for found in await self._answering(wanted, catalog):
@@ -312,7 +326,7 @@ class Reads:
         answer then."""
         try:
             found = await self._deferred.answering(
-                catalog, bookmark=wanted.bookmark, max_staleness_s=wanted.max_staleness_s
+                catalog, bookmark=wanted.bookmark, max_staleness_s=wanted.fresh.max_staleness_s
             )
         except Unavailable:
             return []
@@ -457,7 +471,8 @@ class Reads:
         plan of a statement that writes. Raises HornbeamError."""
         deadline = self._clock.monotonic() + self._settings.statement_timeout_s
         wanted = _Wanted(
-            sql, bookmark, None, False, False, trace, use_views, False, max_staleness_s, deadline,
+            sql, bookmark, None, False, False, trace, use_views, False,
+            Freshness(max_staleness_s), deadline,
             self._manager.numbers({}),
         )  # fmt: skip
         catalog = self._catalog

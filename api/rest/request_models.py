@@ -270,6 +270,14 @@ class QueryBody(Body):
     )
     use_views: bool = True
     max_staleness_ms: Milliseconds | None = Field(None, description=STALENESS)
+    view_bookmark: Timestamp = Field(
+        0, description="Live and deferred views that are named show this commit or anything newer."
+    )
+    view_wait_ms: Milliseconds | None = Field(
+        None,
+        description="Wait so long until the named views are as fresh as max_staleness_ms and"
+        " view_bookmark ask; null: if they are not, it is an error at once.",
+    )
     session: Session = Field(default_factory=dict, description=SESSION)
     search_path: SearchPath = None
 

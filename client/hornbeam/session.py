@@ -51,6 +51,9 @@ from hornbeam.transport import NONE, Requests, encode, encode_text, repeated, ut
 from hornbeam.types import Parameters, wire_parameters
 from hornbeam.writes import Write
 
+VIEW_WAIT_MS = 5_000
+"""A node waits so long for a batch of the views that a query names; then the client asks again."""
+
 
 class Session:
     """The transactions of one connection, over `requests`.
@@ -570,17 +573,17 @@ class Session:
         """The statement, with the session's own values of the settings that it asks for."""
         if may_show(sql):
             name, own = name_shown(sql), self.own_settings
-            return f"SELECT {quoted_text(own[name])} AS {name}" if name in own else sql
+            return f'SELECT {quoted_text(own[name])} AS "{name}"' if name in own else sql
         return with_own_settings(sql, self.own_settings) if asks_for_settings(sql) else sql
 
     def _standard(self) -> str:
         """Members of each query, as JSON."""
-        staleness = self._staleness()
+        fresh = self._freshness()
         views = "true" if self.use_views else "false"
         text = (
             f'"bookmark":{self.bookmark:d},"use_views":{views},"timeout_ms":{self._time_limit_ms}'
         )
-        return f"{text},{encode_text(staleness)[1:-1]}" if staleness else text
+        return f"{text},{encode_text(fresh)[1:-1]}" if fresh else text
 
     def _session(self, sql: str) -> dict[str, dict[str, int]]:
         """What a statement needs to know of this session: the last numbers of sequences. It learns
@@ -595,13 +598,22 @@ class Session:
             self._drawn.pop(name, None)
             self._drawn[name] = number
 
+    def _freshness(self) -> dict[str, int]:
+        """Members of a query: how fresh deferred views are that answer it."""
+        asked = self._staleness()
+        if self._settings.views_show_own_writes:
+            asked["view_bookmark"] = self.bookmark
+        return asked | {"view_wait_ms": VIEW_WAIT_MS} if asked else {}
+
     def _staleness(self) -> dict[str, int]:
-        staleness = self.max_staleness_s
-        return {} if staleness is None else {"max_staleness_ms": max(int(staleness * 1000), 1)}
+        milliseconds = self._settings.max_staleness_ms
+        if milliseconds is None and self.max_staleness_s is not None:
+            milliseconds = max(int(self.max_staleness_s * 1000), 1)
+        return {} if milliseconds is None else {"max_staleness_ms": milliseconds}
 
     def _note_snapshot(self, snapshot: int) -> None:
         each_newer = self._automatic or self._modes.level == "READ COMMITTED"
-        if each_newer and self.max_staleness_s is None:  # else later reads may be earlier
+        if each_newer and not self._staleness():  # else later reads may be earlier
             self.bookmark = max(self.bookmark, snapshot)
         if not self._automatic and self._open.snapshot is None:
             self._open.snapshot = snapshot

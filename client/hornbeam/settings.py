@@ -17,6 +17,16 @@ WITHOUT_EFFECT = frozenset(
     }
 )
 TIME_LIMIT = "statement_timeout"
+MAX_STALENESS = "hornbeam.max_staleness"
+"""The maximum age of deferred views that answer; 0: that of the connection."""
+OWN_WRITES = "hornbeam.views_show_own_writes"
+"""on: queries that name live or deferred views wait until these show the session's last commit."""
+_DEFAULTS = {MAX_STALENESS: "0", OWN_WRITES: "off"}
+_TIMES = frozenset({TIME_LIMIT, MAX_STALENESS})
+_FLAGS = {
+    **dict.fromkeys(("on", "true", "yes", "1"), "on"),
+    **dict.fromkeys(("off", "false", "no", "0"), "off"),
+}
 _UNITS = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "s": 1_000, "ms": 1}
 _TIME = re.compile(r"\s*(\d+)\s*(ms|s|min|h|d)?\s*")
 _SHOWN_NAMES = {
@@ -37,21 +47,35 @@ class Settings:
 
     @property
     def values(self) -> Mapping[str, str]:
-        """The values by their names; a setting without one has its default."""
-        return {**self._session, **self._local}
+        """The values by their names; a setting without one has its default at the server."""
+        return {**_DEFAULTS, **self._session, **self._local}
 
     @property
     def time_limit_ms(self) -> int | None:
         """The time limit of statements; None for that of the connection."""
-        return _milliseconds(self.values.get(TIME_LIMIT, "0")) or None
+        return _milliseconds(TIME_LIMIT, self._value(TIME_LIMIT)) or None
+
+    @property
+    def max_staleness_ms(self) -> int | None:
+        """The maximum age of deferred views; None for that of the connection."""
+        return _milliseconds(MAX_STALENESS, self._value(MAX_STALENESS)) or None
+
+    @property
+    def views_show_own_writes(self) -> bool:
+        return self._value(OWN_WRITES) == "on"
+
+    def _value(self, name: str) -> str:
+        return self._local.get(name) or self._session.get(name) or _DEFAULTS.get(name, "0")
 
     def set(self, name: str, value: str, *, local: bool) -> bool:
         """Set a setting, or give it its default. Returns False for one that is not kept here.
         Raises InterfaceError for a value that it cannot have."""
-        if name not in WITHOUT_EFFECT and name != TIME_LIMIT:
+        if name not in WITHOUT_EFFECT | _TIMES | {OWN_WRITES}:
             return False
-        if name == TIME_LIMIT and value.lower() != "default":
-            value = _shown_time(_milliseconds(value))
+        if name in _TIMES and value.lower() != "default":
+            value = _shown_time(_milliseconds(name, value))
+        if name == OWN_WRITES and value.lower() != "default":
+            value = _flag(name, value)
         kept = self._local if local else self._session
         if value.lower() == "default":
             kept.pop(name, None)
@@ -74,12 +98,19 @@ class Settings:
         self._session, self._local = dict(self._committed), {}
 
 
-def _milliseconds(text: str) -> int:
+def _flag(name: str, text: str) -> str:
+    found = _FLAGS.get(text.lower())
+    if found is None:
+        raise InterfaceError(f"{name} is on or off, not {text!r}.\n  Write SET {name} = on.")
+    return found
+
+
+def _milliseconds(name: str, text: str) -> int:
     found = _TIME.fullmatch(text)
     if found is None:
         raise InterfaceError(
-            f"{TIME_LIMIT} is a number of milliseconds, or has a unit, not {text!r}.\n"
-            f"  Write SET {TIME_LIMIT} = '5s'. Units are {', '.join(_UNITS)}."
+            f"{name} is a number of milliseconds, or has a unit, not {text!r}.\n"
+            f"  Write SET {name} = '5s'. Units are {', '.join(_UNITS)}."
         )
     return int(found[1]) * _UNITS[found[2] or "ms"]
 
@@ -95,7 +126,7 @@ def name_shown(sql: str) -> str:
     words = [token.text.lower() for token in tokens(sql) if token.text != ";"]
     if words[:1] != ["show"]:
         return ""
-    name = "_".join(words[1:]).strip('"')
+    name = "_".join(words[1:]).replace("_._", ".").strip('"')
     return _SHOWN_NAMES.get(name, name)
 
 

@@ -159,7 +159,7 @@ def setting_of(sql: str) -> tuple[str, str, bool]:
     whether it is LOCAL."""
     first, *words = (token.text for token in tokens(sql) if token.text != ";")
     if first.lower() == "reset":
-        return " ".join(words), "default", False
+        return "".join(words) if "." in words else " ".join(words), "default", False
     local = [word.lower() for word in words[:1]] == ["local"]
     if words[:1] and words[0].lower() in {"session", "local"}:
         words = words[1:]
@@ -167,6 +167,8 @@ def setting_of(sql: str) -> tuple[str, str, bool]:
         words = ["timezone", "=", *words[2:]]
     elif words[:1] and words[0].lower() == "names":
         words = ["client_encoding", "=", *words[1:]]
+    if words[1:2] == ["."]:  # the name of an extension's setting
+        words = ["".join(words[:3]), *words[3:]]
     name = words[0] if words else ""
     value = " ".join(map(_unquoted, words[2:]))
     return name, value.replace(" ,", ","), local

@@ -3,7 +3,7 @@
 import pytest
 
 import hornbeam
-from hornbeam.errors import NotSupportedError, ProgrammingError
+from hornbeam.errors import InterfaceError, NotSupportedError, ProgrammingError
 from tests.client.client_world import DDL, apply, embedded
 
 
@@ -167,3 +167,37 @@ def test_a_deferred_view_has_all_that_is_committed_after_its_refresh(tmp_path, m
         run(db, "DELETE FROM t WHERE id = 2")
         run(db, "REFRESH MATERIALIZED VIEW sums")
         assert rows(db, "SELECT * FROM sums ORDER BY n") == [(1, 1), (2, 1)]
+
+
+LIVE = (
+    "CREATE MATERIALIZED VIEW sums WITH (refresh = 'live', interval = '100 ms') AS"
+    " SELECT n, count(*) AS c FROM t GROUP BY n"
+)
+
+
+def test_a_session_sees_its_own_writes_in_live_views_if_it_asks_for_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("HORNBEAM_RESIDENT_REFRESH", "true")
+    with hornbeam.connect(f"hornbeam:///{tmp_path / 'db'}", autocommit=True) as db:
+        run(db, "CREATE TABLE t (id INT PRIMARY KEY, n INT)")
+        run(db, LIVE)
+        run(db, "REFRESH MATERIALIZED VIEW sums")
+        run(db, "SET hornbeam.views_show_own_writes = on")
+        for number in range(5):
+            run(db, "INSERT INTO t VALUES (?, 1)", (number,))
+            assert rows(db, "SELECT c FROM sums") == [(number + 1,)]
+        assert rows(db, "SHOW hornbeam.views_show_own_writes") == [("on",)]
+        run(db, "RESET hornbeam.views_show_own_writes")
+        assert rows(db, "SHOW hornbeam.views_show_own_writes") == [("off",)]
+        with pytest.raises(InterfaceError, match="on or off, not 'maybe'"):
+            run(db, "SET hornbeam.views_show_own_writes = maybe")
+
+
+def test_the_age_of_views_is_bounded_by_a_setting(db):
+    assert rows(db, "SHOW hornbeam.max_staleness") == [("0",)]
+    run(db, "SET hornbeam.max_staleness = '90 s'")
+    assert rows(db, "SHOW hornbeam.max_staleness") == [("90s",)]
+    assert db._session._freshness() == {"max_staleness_ms": 90_000, "view_wait_ms": 5_000}
+    run(db, "SET hornbeam.max_staleness TO DEFAULT")
+    assert db._session._freshness() == {}
+    with pytest.raises(InterfaceError, match="max_staleness = '5s'"):
+        run(db, "SET hornbeam.max_staleness = soon")

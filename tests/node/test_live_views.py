@@ -342,3 +342,35 @@ async def test_a_view_after_which_nothing_was_committed_is_not_old(tmp_path):
         with pytest.raises(Unavailable, match="s old"):
             async with db.query("SELECT * FROM totals", max_staleness_s=0.01):
                 pass
+
+
+async def test_a_query_waits_until_a_view_shows_a_bookmark(tmp_path):
+    async with opened(tmp_path, view(), **LIVE) as db:
+        await fill(db)
+        await db.live.refresh("live")
+        for number in range(100, 103):
+            ts = await order(db, number, 1, 7)
+            sql = "SELECT sum(n) FROM totals"
+            async with db.query(sql, view_bookmark=ts, view_wait_s=30) as result:
+                assert result.snapshot >= ts
+                assert await result.stream.all() == [(number - 89,)]
+
+
+async def test_a_view_that_does_not_become_fresh_is_refused_at_the_end_of_the_wait(tmp_path):
+    async with opened(tmp_path, view(interval="1 h"), **LIVE) as db:
+        await fill(db)
+        await db.live.refresh("live")
+        fresh = await db.fetch("SELECT * FROM totals", view_bookmark=db.watermark())
+        assert fresh == await db.fetch("SELECT * FROM totals")  # nothing was committed since
+        ts = await order(db, 100, 1, 7)
+        for wait_s in (0.0, 0.02):
+            with pytest.raises(Unavailable, match=f"and not yet the bookmark {ts}"):
+                await db.fetch("SELECT * FROM totals", view_bookmark=ts, view_wait_s=wait_s)
+            with pytest.raises(Unavailable, match=r"s old, older than 0\.001 s"):
+                await db.fetch("SELECT * FROM totals", max_staleness_s=0.001, view_wait_s=wait_s)
+        waiting = asyncio.ensure_future(
+            db.fetch("SELECT sum(n) FROM totals", view_bookmark=ts, view_wait_s=30)
+        )
+        await asyncio.sleep(0.03)
+        await apply(db, view(interval="1 h"), view("more", "SELECT c_id FROM customer"))
+        assert await waiting == [(11,)]  # the change of the schema did not wait for the query

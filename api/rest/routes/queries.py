@@ -91,6 +91,8 @@ async def _answer(
             max_rows=body.max_rows,
             columnar=arrow,
             max_staleness_s=_seconds(body.max_staleness_ms),
+            view_bookmark=body.view_bookmark,
+            view_wait_s=_seconds(body.view_wait_ms) or 0.0,
             session=body.session,
             admitted_under=version,
         )
