@@ -59,6 +59,7 @@ from hornbeam_server.query.binding.constants import CONSTANT, named_type
 from hornbeam_server.query.binding.dependencies import dependent_columns
 from hornbeam_server.query.binding.distinct_orders import foreign_key, undetermined_key
 from hornbeam_server.query.binding.documents import mark_jsonb, require_order
+from hornbeam_server.query.binding.element_assignments import write_out_elements
 from hornbeam_server.query.binding.enumerations import (
     assign_label,
     check_merged,
@@ -458,7 +459,7 @@ class _Binder:
             )
         new_row = Item("excluded", item.columns)
         inner = replace(select, frame=replace(select.frame, items=[item, new_row]))
-        for assignment in conflict.expressions:
+        for assignment in self._assignments(conflict, item):
             self._assignment(assignment, inner, item)
         where = conflict.args.get("where")
         if where is not None:
@@ -471,7 +472,7 @@ class _Binder:
         origin = tree.args.get("from_")
         if origin is not None:
             self._from_and_joins(origin.this, (), select)
-        written = [self._assignment(node, select, item) for node in tree.expressions]
+        written = [self._assignment(node, select, item) for node in self._assignments(tree, item)]
         self.written = tuple(name for names in written for name in names)
         if len(set(self.written)) < len(self.written):
             raise SqlError(
@@ -520,8 +521,8 @@ class _Binder:
             if (condition := when.args.get("condition")) is not None:
                 self._expression(condition, select if matched else source)
             match when.args["then"]:
-                case exp.Update(expressions=assignments):
-                    for node in assignments:
+                case exp.Update() as update:
+                    for node in self._assignments(update, item):
                         written += self._assignment(node, select, item)
                 case exp.Insert() as insert:
                     self._merged_row(insert, item, source)
@@ -567,6 +568,12 @@ class _Binder:
         self.target = name
         self.own = select.frame.select
         return select
+
+    def _assignments(self, write: exp.Expr, item: Item) -> Sequence[exp.Expr]:
+        """The assignments of SET, each to a whole column."""
+        types = {name: column.type for name, column in item.columns}
+        write_out_elements(write, item.name, types, self.sql)
+        return write.expressions
 
     def _assignment(self, node: exp.Expr, select: _Select, item: Item) -> list[str]:
         """Bind `column = value`, or tuples of both, and return the column names."""
@@ -624,11 +631,6 @@ class _Binder:
                 value.unnest().replace(typed(type_, read_text(type_, written)))
 
     def _target_column(self, node: exp.Expr, item: Item) -> OutputColumn:
-        if isinstance(node, exp.Bracket):
-            raise Unsupported(
-                f"An element of an array is not assigned to{at(node, self.sql)}.",
-                cure="Assign the whole array: SET a = a[1:2] || 5 || a[4:].",
-            )
         if not isinstance(node, exp.Column | exp.Identifier):
             raise SqlError(
                 f"Only a column can be assigned to{at(node, self.sql)}.",

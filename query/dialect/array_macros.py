@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+NO_PLACE = "An element is assigned to at a place from 1 on, since arrays begin with 1."
 _NO_NULL = "list_position({}, NULL) IS NULL"
 _IF_ANY = "CASE WHEN len(a) > 0 AND n = 1 THEN {} END"
 _PARTS = (
@@ -12,7 +13,8 @@ _PARTS = (
 )
 ARRAY_MACROS: Mapping[str, str] = {
     "array_at": "(a, i) AS CASE WHEN i >= 1 THEN a[CAST(i AS BIGINT)] END",
-    "array_part": "(a, i, j) AS CASE WHEN j < 1 THEN a[1:0] WHEN i < 1 THEN a[1:j] ELSE a[i:j] END",
+    "array_part": "(a, i, j) AS CASE WHEN i IS NULL OR j IS NULL THEN NULL"
+    " WHEN j < 1 THEN a[1:0] WHEN i < 1 THEN a[1:j] ELSE a[i:j] END",
     "array_contains": f"(a, b) AS CASE WHEN a IS NULL OR b IS NULL THEN NULL"
     f" ELSE {_NO_NULL.format('b')} AND list_has_all(a, b) END",
     "array_contained": "(a, b) AS hornbeam_array_contains(b, a)",
@@ -21,6 +23,9 @@ ARRAY_MACROS: Mapping[str, str] = {
     "array_concatenated": "(a, b) AS CASE WHEN a IS NULL THEN b WHEN b IS NULL THEN a"
     " ELSE list_concat(a, b) END",
     "array_appended": "(a, e) AS list_append(a, e)",
+    "array_assigned": f"(a, i, e) AS CASE WHEN i IS NULL OR i < 1 THEN error('{NO_PLACE}')"
+    " ELSE list_concat(list_append(list_resize(coalesce(a, []), i - 1), e),"
+    " coalesce(a[i + 1:], [])) END",
     "array_prepended": "(e, a) AS list_prepend(e, a)",
     "array_removed": "(a, e) AS list_filter(a, lambda x: x IS DISTINCT FROM e)",
     "array_replaced": "(a, e, f) AS list_transform(a, lambda x:"

@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hornbeam_server.query.dialect.array_macros import NO_PLACE
+from hornbeam_server.schema.errors import TypeMismatch
+
 Array = tuple[Any, ...]
 
 
@@ -41,6 +44,16 @@ def concatenated(array: Array | None, other: Array | None) -> Array | None:
 
 def appended(array: Array | None, element: Any) -> Array:
     return (*(array or ()), element)
+
+
+def assigned(array: Array | None, place: int | None, element: Any) -> Array:
+    """The array whose element at `place`, from 1, is another; NULLs are between it and the end of a
+    shorter array. Raises TypeMismatch."""
+    if place is None or place < 1:
+        raise TypeMismatch(NO_PLACE)
+    known = array or ()
+    gap = (None,) * (place - 1 - len(known))
+    return (*known[: place - 1], *gap, element, *known[place:])
 
 
 def prepended(element: Any, array: Array | None) -> Array:

@@ -59,6 +59,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "concatenated": Function(values.concatenated, "aa", "a", strict=False),
     "appended": Function(values.appended, "ae", "a", strict=False),
     "prepended": Function(values.prepended, "ea", "a", strict=False),
+    "assigned": Function(values.assigned, "ane", "a", strict=False),
     "removed": Function(values.removed, "ae", "a", strict=False),
     "replaced": Function(values.replaced, "aee", "a", strict=False),
     "position": Function(values.position, "ae", "n", strict=False),
@@ -88,6 +89,7 @@ NAMES: Mapping[tuple[str, int], str] = {
     ("cardinality", 1): "number",
     ("string_to_array", 2): "split",
     ("string_to_array", 3): "split",
+    (macro("array_assigned"), 3): "assigned",
 }
 """PostgreSQL's functions, by name and number of arguments."""
 _OPERATORS: Mapping[type[exp.Expr], str] = {

@@ -812,6 +812,30 @@ ALTER TABLE e ADD COLUMN y TEXT DEFAULT nonexist()
 CREATE DOMAIN w AS TEXT DEFAULT nonexist()
 INSERT INTO e (id) VALUES (2)
 """,
+        "elements that are assigned": """
+CREATE TABLE t (id INT PRIMARY KEY, a INT[], b TEXT[], c BIGINT[], d DATE[], j JSONB, n NUMERIC(8,2)[])
+INSERT INTO t VALUES (1, '{1,2,3}', '{x}', '{}', NULL, '{"k": 1, "l": [1]}', '{1.5}'), (2, NULL, '{}', '{7}', '{2024-01-01}', NULL, NULL)
+UPDATE t SET a[2] = 20 WHERE id = 1
+UPDATE t SET a[1] = id, b[1] = 'y' || id, c[1] = 5, d[1] = '2024-02-29', n[1] = 2
+UPDATE t SET a[5] = 50, a[2] = a[1] + 1 WHERE id = 1
+UPDATE t SET b[id + 1] = upper(b[1])
+UPDATE t SET a[3] = 21 WHERE id = 1
+UPDATE t SET a[2] = 22 WHERE id = 1
+UPDATE t SET b[1] = regexp_replace(b[1], 'y', 'z'), b[5] = regexp_replace('abc', 'b', 'x') WHERE id = 1
+UPDATE t SET b[NULL] = regexp_replace('abc', 'b', 'x')
+UPDATE t SET a[NULL] = 1
+UPDATE t SET a[1] = NULL WHERE id = 2
+UPDATE t SET a[1] = 'x'
+UPDATE t SET id[1] = 2
+UPDATE t SET a[1] = 1, a = '{}'
+UPDATE t SET j['k'] = '5'
+UPDATE t SET j['m'] = to_jsonb(id), j['k'] = '"v"' WHERE id = 1
+UPDATE t SET j['k'] = 'v'
+UPDATE t SET j['l'] = j -> 'k' WHERE id = 1
+UPDATE t AS u SET a[1] = u.a[2], j['z'] = u.j WHERE u.id = 1
+INSERT INTO t (id, a) VALUES (1, '{9}') ON CONFLICT (id) DO UPDATE SET a[1] = excluded.a[1], j['n'] = '1'
+MERGE INTO t USING (VALUES (1, 77), (3, 88)) AS s (id, v) ON t.id = s.id WHEN MATCHED THEN UPDATE SET a[2] = s.v
+""",
     }
 )
 """The scripts, by name: one statement a line."""
