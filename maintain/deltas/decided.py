@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from sqlglot import exp
 
-from hornbeam_server.maintain.deltas.expressions import IN_ANY_ORDER, refused, text
+from hornbeam_server.maintain.deltas.expressions import IN_ANY_ORDER, limited, refused, text
 from hornbeam_server.maintain.deltas.select_parts import star_of
 from hornbeam_server.query.dialect.deviations import UNITS
 from hornbeam_server.query.dialect.functions import function_name
@@ -75,13 +75,13 @@ def _with_more(keys: list[exp.Expr], values: Iterable[exp.Expr]) -> list[exp.Exp
 
 
 def decide_rows(select: exp.Select, sql: str) -> None:
-    """Write the windows of a SELECT, and the ORDER BY of its DISTINCT ON, so that no two rows are
-    equal that differ in a column of the result. Doing so again changes nothing."""
+    """Write the windows of a SELECT, and the ORDER BY of its DISTINCT ON or LIMIT, so that no two
+    rows are equal that differ in a column of the result. Doing so again changes nothing."""
     _write_named_windows(select)
     windows = list(windows_of(select))
     distinct = select.args.get("distinct")
     on = distinct.args.get("on") if distinct is not None else None
-    if not windows and on is None:
+    if not windows and on is None and limited(select) is None:
         return
     columns = list(_deciding(select))
     for window in windows:
@@ -89,9 +89,9 @@ def decide_rows(select: exp.Select, sql: str) -> None:
             order = window.args.get("order")
             keys = _with_more([] if order is None else order.expressions, columns)
             window.set("order", exp.Order(expressions=keys))
-    if on is not None:
+    if on is not None or limited(select) is not None:
         order = select.args.get("order")
-        first = on.expressions if isinstance(on, exp.Tuple) else [on]
+        first = on.expressions if isinstance(on, exp.Tuple) else [] if on is None else [on]
         keys = _with_more([] if order is None else order.expressions, [*first, *columns])
         select.set("order", exp.Order(expressions=keys))
 

@@ -193,21 +193,36 @@ def check(tree: exp.Expr, sql: str) -> None:
         match node:
             case exp.Order() if _orders_result(node):
                 raise refused("ORDER BY", node, sql, "Leave it out, and order what reads the view.")
-            case exp.Limit() | exp.Fetch() | exp.Offset():
+            case exp.Limit() if limited(node.parent) is None:
+                raise refused("LIMIT", node, sql, "Leave it out, and limit what reads the view.")
+            case exp.Fetch() | exp.Offset():
                 raise refused("LIMIT", node, sql, "Leave it out, and limit what reads the view.")
             case exp.Placeholder():
                 raise refused("A parameter", node, sql, "Write a value.")
             case exp.Func():
                 _check_function(node, sql)
-            case exp.Qualify() | exp.Lateral() | exp.Unnest():
+            case exp.Lateral() if not isinstance(node.this, exp.Subquery):
+                raise refused("LATERAL", node, sql, "")
+            case exp.Qualify() | exp.Unnest():
                 raise refused(type(node).__name__.upper(), node, sql, "")
 
 
 def _orders_result(order: exp.Order) -> bool:
     """Does an ORDER BY order a result? That of DISTINCT ON chooses rows."""
     around = order.parent
-    chooses = isinstance(around, exp.Select) and has_on(around)
+    chooses = isinstance(around, exp.Select) and (has_on(around) or limited(around) is not None)
     return isinstance(around, exp.Query) and not chooses
+
+
+def limited(select: exp.Expr | None) -> int | None:
+    """The number of rows that LIMIT leaves a LATERAL subquery; None for other SELECTs."""
+    if not isinstance(select, exp.Select) or not isinstance(select.parent, exp.Subquery):
+        return None
+    limit = select.args.get("limit")
+    value = limit.expression if isinstance(limit, exp.Limit) else None
+    if not isinstance(value, exp.Literal) or not isinstance(select.parent.parent, exp.Lateral):
+        return None
+    return int(value.name) if value.name.isdigit() else None
 
 
 def has_on(select: exp.Select) -> bool:

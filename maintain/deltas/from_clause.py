@@ -35,6 +35,16 @@ class Cte:
 Ctes = Mapping[str, Cte]
 
 
+@dataclass(frozen=True)
+class Lateral:
+    """The rows of a LATERAL subquery. Its first columns equal the outer expressions `outer`.
+    `always`: an outer row without a partner is kept."""
+
+    rows: Map
+    outer: Sequence[exp.Expr]
+    always: bool
+
+
 class Queries(Protocol):
     """The translator of the whole statement, as its FROM clauses use it."""
 
@@ -44,6 +54,7 @@ class Queries(Protocol):
     def scan(self, relation: str, alias: str) -> tuple[Scan, dict[str, str]]: ...
     def alias(self, alias: str) -> str: ...
     def no_subquery(self, node: exp.Expr) -> None: ...
+    def lateral(self, node: exp.Lateral, ctes: Ctes, outer: Scope) -> Lateral: ...
     def further_out(self, place: exp.Expr) -> Unsupported: ...
     def join(
         self, kind: JoinKind, left: Node, right: Node, on: Sequence[exp.Expr], place: exp.Expr
@@ -60,12 +71,16 @@ class FromClause:
         self._ctes = ctes
         self._scope = scope
         self._steps: list[tuple[exp.Join | None, Node]] = []
+        self._laterals: dict[int, tuple[bool, list[exp.Expr]]] = {}
+        """Joins with a LATERAL subquery, by id: whether outer rows without a partner are kept, and
+        what the subquery equates."""
 
     def plan(self, first: exp.Expr, joins: Sequence[exp.Join]) -> None:
         """Register all items, so that every name is known before conditions are translated."""
         self._steps.append((None, self._item(first)))
         for join in [*(first.args.get("joins") or ()), *joins]:
-            self._steps.append((join, self._item(join.this)))
+            item = self._lateral(join) if isinstance(join.this, exp.Lateral) else None
+            self._steps.append((join, self._item(join.this) if item is None else item))
             if join.this.args.get("joins"):
                 raise refused("A join inside a join", join, self._translator.sql, "Write it flat.")
 
@@ -83,6 +98,22 @@ class FromClause:
                 )
             return self._derived(node, translator.query(node.this, self._ctes), node.alias)
         raise refused(f"{text(node)} in FROM", node, translator.sql, "Name a relation.")
+
+    def _lateral(self, join: exp.Join) -> Node:
+        node = join.this
+        found = self._translator.lateral(node, self._ctes, self._scope)
+        if not node.alias or self._checked(join) not in ("", "LEFT"):
+            raise refused(
+                "LATERAL without an alias, or with RIGHT or FULL JOIN,", node, self._translator.sql,
+                "Write [LEFT] JOIN LATERAL (SELECT …) AS name ON true.",
+            )  # fmt: skip
+        rows = self._derived(node, found.rows, node.alias)
+        keys = zip(found.outer, rows.fields, strict=False)
+        equal: list[exp.Expr] = [
+            exp.EQ(this=theirs.copy(), expression=column(key.name)) for theirs, key in keys
+        ]
+        self._laterals[id(join)] = found.always, equal
+        return rows
 
     def _cte(self, name: str) -> Map:
         cte = self._ctes[name]
@@ -151,10 +182,13 @@ class FromClause:
                 f"{method} {side} {kind} JOIN".replace("  ", " ").strip(), join,
                 self._translator.sql, "Join with ON; write [NOT] EXISTS for semi and anti joins.",
             )  # fmt: skip
-        return str(side)
+        always, _ = self._laterals.get(id(join), (False, None))
+        return "LEFT" if always else str(side)
 
     def _on(self, join: exp.Join) -> list[exp.Expr]:
         found = [rename(part, self._scope) for part in conjuncts(join.args.get("on"))]
+        _, equal = self._laterals.get(id(join), (False, ()))
+        found += equal
         for part in found:
             self._translator.no_subquery(part)
         for pair in join.meta.get("pairs", ()):

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from hornbeam_server.maintain.deltas.algebra import Bound, Join, JoinKind, Map, Node
-from hornbeam_server.maintain.deltas.expressions import all_of, plain
+from hornbeam_server.maintain.deltas.expressions import all_of, plain, text
 from hornbeam_server.maintain.deltas.relations import Field, Fields
 from hornbeam_server.query.dialect.duckdb_types import quoted
+from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.schema.errors import Unsupported, capitalised
 from hornbeam_server.schema.types import UNORDERED, Kind
 
@@ -30,6 +31,20 @@ def check_keys(fields: Fields, what: str) -> None:
             raise Unsupported(
                 f"{capitalised(what)} cannot use the {field.type.sql()} column {field.name}.",
                 cure="CAST it to TEXT.",
+            )
+
+
+def check_null_safe(
+    part: exp.Expr, pairs: Sequence[exp.Expr], fields: Mapping[str, Field], sql: str
+) -> None:
+    """Raise Unsupported unless NOT IN is an anti join: a NULL on either side of `pairs` could make
+    NOT IN unknown."""
+    for side in (side for pair in pairs for side in (pair.this, pair.expression)):
+        name = plain(side)
+        if name is None or fields[name].nullable:
+            raise Unsupported(
+                f"A value of NOT IN may be NULL ({text(side)}){at(part, sql)}.",
+                cure="Write NOT EXISTS (SELECT … WHERE inner = outer).",
             )
 
 

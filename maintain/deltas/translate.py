@@ -36,6 +36,7 @@ from hornbeam_server.maintain.deltas.expressions import (
     conjuncts,
     has_on,
     is_windowed,
+    limited,
     names_in,
     no_subquery,
     plain,
@@ -43,7 +44,7 @@ from hornbeam_server.maintain.deltas.expressions import (
     rename,
     text,
 )
-from hornbeam_server.maintain.deltas.from_clause import Cte, Ctes, FromClause
+from hornbeam_server.maintain.deltas.from_clause import Cte, Ctes, FromClause, Lateral
 from hornbeam_server.maintain.deltas.grouping_sets import (
     MAX_SETS,
     grouping_sets,
@@ -53,6 +54,7 @@ from hornbeam_server.maintain.deltas.grouping_sets import (
 from hornbeam_server.maintain.deltas.operators import (
     bound_of,
     check_keys,
+    check_null_safe,
     filtered,
     join_shape,
     mapped,
@@ -74,6 +76,7 @@ from hornbeam_server.maintain.deltas.scalar_values import (
 from hornbeam_server.maintain.deltas.select_parts import (
     is_aggregated,
     is_distinct,
+    is_null_over_nothing,
     is_of_rows,
     is_one_row,
     parted,
@@ -85,8 +88,9 @@ from hornbeam_server.maintain.deltas.set_operations import combined, distinct_ro
 from hornbeam_server.maintain.deltas.windows import (
     FIRST,
     common_partition,
-    first_only,
+    is_among,
     over_columns,
+    place_of_row,
     windowed,
     windows_in,
 )
@@ -239,19 +243,49 @@ class Translator:
         """The place of a row among those of which DISTINCT ON keeps the first."""
         on = node.args["distinct"].args["on"]
         first = on.expressions if isinstance(on, exp.Tuple) else [on]
-        return exp.Window(
-            this=exp.Anonymous(this="row_number"),
-            partition_by=[self._group_key(part, outputs, scope) for part in first],
-            order=exp.Order(
-                expressions=[
-                    exp.Ordered(**part.args | {"this": self._group_key(part.this, outputs, scope)})
-                    for part in node.args["order"].expressions
-                ]
-            ),
-        )
+        keys = [self._group_key(part, outputs, scope) for part in first]
+        return self._place(node, keys, outputs, scope)
 
-    def _projected(self, node: Node, outputs: Sequence[Output]) -> Map:
-        """A projection whose expressions may have windows; of DISTINCT ON, the rows it keeps."""
+    def _place(
+        self, node: exp.Select, keys: Sequence[exp.Expr], outputs: Sequence[Output], scope: Scope
+    ) -> exp.Expr:
+        """The place of a row, by ORDER BY, among those with the same `keys`."""
+        ordered = node.args["order"].expressions
+        values = [self._group_key(part.this, outputs, scope) for part in ordered]
+        return place_of_row(keys, ordered, values)
+
+    def lateral(self, node: exp.Lateral, ctes: Ctes, outer: Scope) -> Lateral:
+        """The rows of a LATERAL subquery that equates its own expressions with outer columns."""
+        query, scope = node.this.this, Scope(self.sql, outer)
+        if not isinstance(query, exp.Select) or (is_aggregated(query) and not is_one_row(query)):
+            raise refused(
+                "This LATERAL subquery", node, self.sql, "Join with it, grouped, in FROM."
+            )
+        decide_rows(query, self.sql)
+        known = self._ctes(query, ctes)
+        base, correlated = self._from_where(query, known, scope)
+        outputs = self._outputs(query, scope)
+        pairs = [correlation(part, scope, node) for part in correlated]
+        keys = list({text(mine): mine for mine, _ in pairs}.values())
+        shown = [*((f"?{i}", mine) for i, (mine, _) in enumerate(pairs)), *outputs]
+        theirs = [other for _, other in pairs]
+        if is_one_row(query):
+            if not pairs or not all(is_null_over_nothing(value) for _, value in outputs):
+                raise refused(
+                    "A LATERAL aggregate that has a value where it finds no rows", node, self.sql,
+                    "Write it as a column: (SELECT …).",
+                )  # fmt: skip
+            return Lateral(self._aggregated(query, base, shown, keys, known, scope), theirs, True)
+        if query.args.get("distinct") or any(windows_of(query)):
+            raise refused("LATERAL with DISTINCT or windows", node, self.sql, "Join in FROM.")
+        rows = limited(query)
+        if rows is not None:
+            shown.append((FIRST, self._place(query, keys, outputs, scope)))
+        return Lateral(self._projected(base, shown, 1 if rows is None else rows), theirs, False)
+
+    def _projected(self, node: Node, outputs: Sequence[Output], rows: int = 1) -> Map:
+        """A projection whose expressions may have windows. If the last output is `FIRST`, only the
+        first `rows` rows of each partition."""
         windows = windows_in(value for _, value in outputs)
         if not windows:
             return self._map(node, outputs)
@@ -266,9 +300,10 @@ class Translator:
         values = [(name, over_columns(value, names)) for name, value in outputs]
         if values[-1][0] != FIRST:
             return self._map(found, values)
-        chosen = filtered(found, [first_only(values[-1][1])])
+        chosen = filtered(found, [is_among(rows, values[-1][1])])
         assert isinstance(chosen, Map)
-        return self._map(replace(chosen, unique=frozenset(found.by)), values[:-1])
+        unique = frozenset(found.by) if rows == 1 else chosen.unique
+        return self._map(replace(chosen, unique=unique), values[:-1])
 
     def _with_unique(self, result: Map) -> Map:
         """The same rows with the columns that identify them appended as hidden columns."""
@@ -376,7 +411,7 @@ class Translator:
             left = [rename(value, scope) for value in values]
             right, on = self._inner_rows(inner.args["query"], left, ctes, scope)
             if negated:
-                self._check_null_safe(part, left, base, right, on)
+                check_null_safe(part, on[-len(left) :], base.field | right.field, self.sql)
             return self.join(JoinKind.ANTI if negated else JoinKind.SEMI, base, right, on, part)
         found = scalars(part)
         if not found:
@@ -417,21 +452,6 @@ class Translator:
             exp.EQ(this=a.copy(), expression=b.copy()) for a, b in zip(left, inner, strict=False)
         ]
         return node, [*on, *equal]
-
-    def _check_null_safe(
-        self, part: exp.Expr, left: Sequence[exp.Expr], base: Node, right: Node,
-        on: Sequence[exp.Expr],
-    ) -> None:  # fmt: skip
-        """Raise Unsupported unless NOT IN is an anti join: a NULL could make NOT IN unknown."""
-        fields = base.field | right.field
-        sides = [side for pair in on[-len(left) :] for side in (pair.this, pair.expression)]
-        for side in sides:
-            name = plain(side)
-            if name is None or fields[name].nullable:
-                raise Unsupported(
-                    f"A value of NOT IN may be NULL ({text(side)}){at(part, self.sql)}.",
-                    cure="Write NOT EXISTS (SELECT … WHERE inner = outer).",
-                )
 
     def _value(
         self, part: exp.Expr, ctes: Ctes, scope: Scope

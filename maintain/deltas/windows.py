@@ -17,7 +17,8 @@ from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.types import Kind
 
 FIRST = "?first"
-"""The name of the output that numbers the rows of DISTINCT ON; no SQL name has this spelling."""
+"""The name of the output that numbers the rows of DISTINCT ON, or of LIMIT in a LATERAL subquery;
+no SQL name has this spelling."""
 
 
 def windows_in(values: Iterable[exp.Expr]) -> dict[str, exp.Window]:
@@ -79,5 +80,20 @@ def over_columns(value: exp.Expr, names: Mapping[str, str]) -> exp.Expr:
     return value.copy().transform(replaced)
 
 
-def first_only(number: exp.Expr) -> exp.Expr:
-    return exp.EQ(this=number, expression=exp.Literal.number(1))
+def place_of_row(
+    keys: Sequence[exp.Expr], ordered: Sequence[exp.Expr], values: Sequence[exp.Expr]
+) -> exp.Window:
+    """The place of a row among those with the same `keys`, in the order of `values`. `ordered` are
+    the keys of ORDER BY that they stand for."""
+    pairs = zip(ordered, values, strict=True)
+    order = [exp.Ordered(**part.args | {"this": value}) for part, value in pairs]
+    return exp.Window(
+        this=exp.Anonymous(this="row_number"),
+        partition_by=[key.copy() for key in keys],
+        order=exp.Order(expressions=order),
+    )
+
+
+def is_among(rows: int, place: exp.Expr) -> exp.Expr:
+    """The condition that a row is among the first rows."""
+    return exp.LTE(this=place, expression=exp.Literal.number(rows))

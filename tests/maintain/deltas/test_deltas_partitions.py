@@ -1,5 +1,5 @@
-"""Windows, DISTINCT ON, set operations, values of subqueries, and aggregates without a delta rule:
-incremental = recomputed = DuckDB."""
+"""Windows, DISTINCT ON, LATERAL, set operations, values of subqueries, and aggregates without a
+delta rule: incremental = recomputed = DuckDB."""
 
 import asyncio
 import pickle
@@ -109,6 +109,14 @@ GROUPING_SETS = {
     " GROUP BY GROUPING SETS ((t, x % 2), (t), ()) HAVING COUNT(*) > 1 OR GROUPING(t) = 1",
     "cubed": "SELECT j, t, string_agg(t, '') AS s, AVG(x) AS m FROM b GROUP BY j, CUBE (t)",
 }
+LATERAL = {
+    "lateral": "SELECT a.i, s.x, s.t FROM a CROSS JOIN LATERAL (SELECT b.x, b.t FROM b"
+    " WHERE b.j = a.j ORDER BY b.x DESC LIMIT 2) AS s",
+    "outer_": "SELECT a.i, s.t FROM a LEFT JOIN LATERAL (SELECT t FROM b WHERE b.j = a.j AND x > 0"
+    " ORDER BY x LIMIT 1) AS s ON true",
+    "extremes": "SELECT a.i, s.lo, s.hi FROM a, LATERAL (SELECT MIN(b.x) AS lo, MAX(b.t) AS hi"
+    " FROM b WHERE b.j = a.j) AS s WHERE a.i > 1",
+}
 KINDS = {
     "calls": AGGREGATES,
     "bools": BOOLEANS,
@@ -116,6 +124,7 @@ KINDS = {
     "sets": SETS,
     "values": VALUES,
     "grouping sets": GROUPING_SETS,
+    "lateral": LATERAL,
 }
 
 
