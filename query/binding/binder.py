@@ -115,7 +115,6 @@ from hornbeam_server.query.dialect.common_decimals import (
     type_parameters,
 )
 from hornbeam_server.query.dialect.deviations import is_deviation
-from hornbeam_server.query.dialect.duckdb_sql import written_text
 from hornbeam_server.query.dialect.enumerations import ENUMERATION
 from hornbeam_server.query.dialect.functions import function_name
 from hornbeam_server.query.dialect.grammar import at
@@ -146,6 +145,7 @@ from hornbeam_server.query.dialect.sums import (
     number_type,
     sum_type,
 )
+from hornbeam_server.query.dialect.text_arrays import written_text
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.counters import sequence_names
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported

@@ -26,11 +26,12 @@ from hornbeam_server.query.dialect.macros import CAST_FROM, TEXT_MACROS, call, i
 from hornbeam_server.query.dialect.numerics import write_numeric
 from hornbeam_server.query.dialect.operand_kinds import KINDS, write_operands
 from hornbeam_server.query.dialect.overloads import OVERLOAD, write_overload
-from hornbeam_server.query.dialect.patterns import is_plain_pattern
+from hornbeam_server.query.dialect.patterns import constant_pattern, is_plain_pattern
 from hornbeam_server.query.dialect.ranges import RANGED, TOTAL, check_ranges, checked_aggregate
 from hornbeam_server.query.dialect.reals import AROUND, READ, wrap_real
 from hornbeam_server.query.dialect.smallints import SMALL, write_smallint
 from hornbeam_server.query.dialect.sums import write_average, write_sum
+from hornbeam_server.query.dialect.text_arrays import written_text
 from hornbeam_server.query.dialect.type_names import check_type
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
@@ -226,7 +227,7 @@ def _write_like(node: exp.Like | exp.ILike) -> None:
 
 def _write_regex(node: exp.RegexpLike | exp.RegexpILike) -> None:
     """Write `~` and `~*`, whose dot also matches the end of a line."""
-    pattern = written_text(node.expression.unnest())
+    pattern = constant_pattern(node.expression)
     insensitive = isinstance(node, exp.RegexpILike)
     sides = [node.this.copy(), node.expression.copy()]
     if pattern is None or not is_plain_pattern(pattern):
@@ -424,13 +425,6 @@ def _read_as(what: str, node: exp.Cast) -> exp.Expr:
 
 
 _TEXT_KINDS = {Kind.TEXT, Kind.JSON}
-
-
-def written_text(node: exp.Expr) -> str | None:
-    """The text of a string literal; None for any other node."""
-    if isinstance(node, exp.Literal) and node.is_string:
-        return str(node.this)
-    return str(node.this) if isinstance(node, exp.ByteString | exp.RawString) else None
 
 
 def _write_text(node: exp.Cast, to: exp.DataType) -> None:

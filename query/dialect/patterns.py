@@ -7,17 +7,40 @@ a pattern matches. All else is Python (`query/values/matches.py`).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from sqlglot import exp
 
+from hornbeam_server.query.dialect.macros import macro
 from hornbeam_server.query.dialect.templates import value_call
+from hornbeam_server.query.dialect.text_arrays import written_text
+from hornbeam_server.query.values.matches import regex_of_similar
 
 _PLACES = ("start", "length")
 _PLAIN = re.compile(
     r"(?:[\w\s\-.|()*+?^$,:;<>=!@#%&~'\"/`]|\(\?:|\{[0-9]+(?:,[0-9]*)?\}|\\[^0-9A-Za-z]"
-    r"|\\[dD]|\[\^?(?:[\w\s\-.|()*+?$,:;<>=!@#%&~'\"/`]|\\d|\[:x?digit:\])+\])*"
+    r"|\\[dD]|\[\^?(?:[\w\s\-.|()*+?$,:;<>=!@#%&~'\"/`]|\\[^a-ce-zA-Z0-9]|\[:x?digit:\])+\])*"
 )
 """Patterns that RE2 reads as PostgreSQL does."""
+
+
+def constant_pattern(node: exp.Expr) -> str | None:
+    """The pattern of `~` that a node spells, also with a cast to TEXT and as `similar_to_escape`,
+    as pg_dump writes it; None if it is not constant."""
+    inner = node.unnest()
+    if isinstance(inner, exp.Cast) and inner.is_type(exp.DType.TEXT):
+        return constant_pattern(inner.this)
+    if isinstance(inner, exp.Anonymous) and inner.name.lower() == macro("similar_to_escape"):
+        return constant_similar(inner.expressions)
+    return written_text(inner)
+
+
+def constant_similar(given: Sequence[exp.Expr]) -> str | None:
+    """The regular expression of a constant pattern of SIMILAR TO, with its escape character if it
+    has one; None if one of them is not constant."""
+    texts = [constant_pattern(each) for each in given]
+    known = [text for text in texts if text is not None]
+    return regex_of_similar(*known) if len(known) == len(texts) else None
 
 
 def is_plain_pattern(pattern: str) -> bool:

@@ -1,4 +1,4 @@
-"""Constant arrays of texts: `'{a,b}'` and `ARRAY['a', 'b']`."""
+"""Constant texts, and arrays of them: `'{a,b}'` and `ARRAY['a', 'b']`."""
 
 from __future__ import annotations
 
@@ -35,3 +35,10 @@ def _constants(nodes: Sequence[exp.Expr]) -> list[str | None] | None:
     if all(isinstance(node, exp.Null) or node.is_string for node in plain):
         return [None if isinstance(node, exp.Null) else node.this for node in plain]
     return None
+
+
+def written_text(node: exp.Expr) -> str | None:
+    """The text of a string literal; None for any other node."""
+    if isinstance(node, exp.Literal) and node.is_string:
+        return str(node.this)
+    return str(node.this) if isinstance(node, exp.ByteString | exp.RawString) else None

@@ -141,6 +141,7 @@ CALLED: Mapping[str, Function] = {
     "regexp_instr": _of_regex(
         matches.place, _INTEGER, *(_INTEGER, _INTEGER, _INTEGER, _TEXT, _INTEGER), optional=5
     ),
+    "similar_to_escape": Function(matches.regex_of_similar, (_TEXT, _TEXT), _TEXT, 1),
     "regexp_like": _of_regex(matches.like, _BOOLEAN, _TEXT, optional=1),
     "regexp_match": _of_regex(matches.match, _TEXTS, _TEXT, optional=1),
     "regexp_split_to_array": _of_regex(matches.split, _TEXTS, _TEXT, optional=1),

@@ -13,9 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from hornbeam_server.query.dialect.duckdb_sql import written_text
 from hornbeam_server.query.dialect.macros import call, macro
-from hornbeam_server.query.dialect.patterns import is_plain_pattern
+from hornbeam_server.query.dialect.patterns import (
+    constant_pattern,
+    constant_similar,
+    is_plain_pattern,
+)
 from hornbeam_server.query.expressions.operands import (
     BOOLEAN,
     NotNativeError,
@@ -23,7 +26,6 @@ from hornbeam_server.query.expressions.operands import (
     require,
     unary,
 )
-from hornbeam_server.query.values.matches import regex_of_similar
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.trees import supersede
 from hornbeam_server.schema.types import Kind
@@ -57,14 +59,11 @@ def _matched(node: exp.Expr) -> tuple[exp.Expr, str | None] | None:
     """The value that a node matches with a pattern, and the pattern, None if it is not constant.
     None for other nodes. SIMILAR TO is a call."""
     if isinstance(node, exp.RegexpLike | exp.RegexpILike):
-        return node.this, written_text(node.expression.unnest())
+        return node.this, constant_pattern(node.expression)
     if not isinstance(node, exp.Anonymous) or node.name.lower() != macro("similar"):
         return None
-    value, *texts = node.expressions
-    pattern, *escape = [written_text(each.unnest()) for each in texts]
-    if pattern is None or None in escape:
-        return value, None
-    return value, regex_of_similar(pattern, *(each for each in escape if each is not None))
+    value, *pattern = node.expressions
+    return value, constant_similar(pattern)
 
 
 def fits(text: Operand, pattern: Operand, insensitive: Operand) -> Operand:

@@ -148,6 +148,20 @@ btrim('\\x616261'::BYTEA, '\\x61'::BYTEA)
 rtrim('\\x616261'::BYTEA, '\\x6162'::BYTEA)
 SELECT id, length(raw), substring(raw FROM 1 FOR 1), encode(raw, 'base64') FROM t ORDER BY id
 SELECT id FROM t WHERE length(raw) > 1 ORDER BY id
+similar_to_escape('(a|b)%')
+similar_to_escape('a!%_', '!')
+similar_to_escape(NULL)
+'bx' ~ similar_to_escape('(a|b)%')
+'xb' ~ similar_to_escape('(a|b)%'::text)
+'a1' ~ '^a\\d$'::text
+'a1' ~ '^a[\\d_]$'
+'a1' ~ '^a\\D$'
+'a{' ~ '^a[\\{,]$'
+'a]' ~ '^a[\\]x]$'
+'a1' ~ '^a[[:digit:]]$'
+'aF' ~ '^a[^[:xdigit:]]$'
+'٣' ~ '^\\d$'
+'a.b' ~ 'a\\.b'::text
 """.strip().splitlines()
 
 

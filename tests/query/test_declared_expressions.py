@@ -72,6 +72,8 @@ def row(a: int = 1, **values: object) -> Row:
         (r"(s)::text ~* E'^[a-z]+@[a-z]+\\.org$'", row(s="A@b.Org"), row(s="a@b_org")),
         ("s !~ 'x|y' AND s !~* 'z'", row(s="X"), row(s="Z")),
         ("s ~ '^[[:digit:]]+$' OR s IS NULL", row(), row(s="")),
+        ("s ~ similar_to_escape('(a|b)_'::text)", row(s="bx"), row(s="b")),
+        (r"(NOT ((s)::text ~ '([\{,]:|:[,\}])'::text))", row(s="a:b"), row(s="{:")),
         ("s ~ '^(a+)+$'", row(s="aaa"), row(s="a" * 3000 + "b")),
         ("s SIMILAR TO '(a|b)%'", row(s="b\n"), row(s="cb")),
         ("s NOT SIMILAR TO 'a!%_' ESCAPE '!'", row(s="ab%"), row(s="a%b")),

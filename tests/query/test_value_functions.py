@@ -70,7 +70,8 @@ def _is_answered(case: str) -> bool:
 
 
 def test_regular_expressions_run_in_processes_with_a_time_limit_only():
-    of_patterns = [name for name in FUNCTIONS if name.startswith(("regexp", "similar"))]
+    of_patterns = {name for name in FUNCTIONS if name.startswith(("regexp", "similar"))}
+    of_patterns.remove("similar_to_escape")  # it writes a pattern, and matches nothing
     assert len(of_patterns) > 5
     assert not any(FUNCTIONS[name].loops for name in of_patterns)
 
