@@ -17,9 +17,12 @@ PAUSE_S, MAX_PAUSE_S = 1.0, 60.0
 """First and maximum seconds between the attempts of a batch that fails."""
 
 
+SPARK = "Spark"
+
+
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """A group after a batch. `by`: the node that did it, or SPARK."""
+    """A group after a batch. `by`: the node that did it, SPARK, or "" for another process."""
 
     group: str
     as_of: int
@@ -28,9 +31,6 @@ class Refreshed:
     rows: int
     seconds: float
     by: str
-
-
-SPARK = "Spark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,16 @@ class Batches:
     def _by_node(self, group: str) -> Refreshed:
         path = f"/v1/groups/{quote(group, safe='')}/refresh"
         done = persistently(lambda: self._node.json("POST", path, {}))
-        last = done["last"]
-        return Refreshed(group, done["as_of"], tuple(done["views"]), **last)
+        shown, last = tuple(done["views"]), done["last"]
+        return Refreshed(
+            group,
+            done["as_of"],
+            shown,
+            last["changes"],
+            last["rows"],
+            last["seconds"],
+            last["by"],
+        )
 
     def _started(self, group: str, left: str) -> Refresh:
         if self._session is None:
@@ -206,7 +214,7 @@ class Rounds:
             return
         try:
             done = self._refresh(group)
-        except InterfaceError:
+        except InterfaceError:  # no later attempt would find Spark
             raise
         except Error as error:  # also when a wanted group does not exist any more
             self._report(error)

@@ -648,4 +648,4 @@ def test_small_deferred_views_are_refreshed_at_the_nodes_without_java(
         assert "The nodes leave group g to Spark: top is recomputed in each batch." in err
         assert "Spark works beside a node" in err
         _, out, _ = run("view", "show", "sums", on=where)
-        assert "left to hornbeam refresh by Spark: top is recomputed in each batch" in out
+        assert "left to Spark, by hornbeam refresh: top is recomputed in each batch" in out

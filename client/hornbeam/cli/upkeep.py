@@ -109,16 +109,14 @@ def _show_deferred(deferred: dict[str, Any]) -> None:
             f" {by}"
         )
     if deferred["left"]:
-        lines.append(f"left to hornbeam refresh by Spark: {deferred['left']}")
+        lines.append(f"left to Spark, by hornbeam refresh: {deferred['left']}")
+    elif problem is not None:
+        lines += [f"the group stands still: {problem['message']}", f"  {problem['cure']}"]
     else:
         lines.append(f"the nodes do the next batch: {deferred['node'] or 'no node now'}")
     if within := _within(deferred):
-        lines.append(
-            f"commits were shown within {within}, in {deferred['commit_lag']['batches']}"
-            " batches of the asked node"
-        )
-    if problem is not None:
-        lines += [f"the group stands still: {problem['message']}", f"  {problem['cure']}"]
+        batches = deferred["commit_lag"]["batches"]
+        lines.append(f"commits were shown within {within}, in {batches} batches of the asked node")
     if deferred["under_way"] is not None:
         lines.append(f"a batch up to {deferred['under_way']} is under way")
     for line in (*lines, "", deferred["sql"], "", *deferred["program"]):
