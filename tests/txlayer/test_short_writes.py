@@ -147,6 +147,7 @@ WIDE = (
     ("DELETE FROM wide WHERE id = 5 RETURNING 1 / (id - 5)", ()),
     ("DELETE FROM wide WHERE id = 5 AND id = 5", ()),
     ("DELETE FROM wide WHERE id = ?", (3,)),
+    ("DELETE FROM wide WHERE id = 6 RETURNING *", ()),
     ("DELETE FROM wide WHERE id = ?", (3, 4)),
     *(
         (f"INSERT INTO wide (id, a, code, price) VALUES (?, ?, ?, ?) ON CONFLICT {action}", given)

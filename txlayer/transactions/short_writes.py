@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from hornbeam_server.maintain.changes import Change, Mutation
@@ -37,7 +38,6 @@ from hornbeam_server.storage.together import read_together
 from hornbeam_server.txlayer.transactions.byte_limits import budget_of_reads, require_moderate
 from hornbeam_server.txlayer.transactions.constraints import (
     Constraints,
-    RelationChecks,
     UniqueCheck,
 )
 from hornbeam_server.txlayer.transactions.locks import LockName, Mode
@@ -67,6 +67,7 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     row_after,
 )
 
+_position = attrgetter("position")
 KeyPlan = UpdatePlan | DeletePlan
 """A plan whose WHERE fixes the whole primary key (`ByKey`)."""
 
@@ -86,7 +87,8 @@ class FoundRow(NamedTuple):
 
     key: bytes
     row: Row | None
-    in_views: Sequence[Cell | None]
+    in_views: Sequence[Sequence[Cell | None]]
+    """For each view, its row alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,8 @@ class ShortWrite:
     """The physical tables of the relation and of the views of the program."""
     way: tuple[Ancestor, ...]
     """From the row to its root."""
-    checks: RelationChecks
+    computes: bool
+    """`RelationChecks.computes`."""
     completed: Callable[[Relation, Row], Row]
     """`Constraints.completed`."""
     required: Projection
@@ -197,7 +200,7 @@ class ShortWrite:
                 name = await self._root(row, key, store)
             await held.take([name], Mode.SHARED if row is None else Mode.EXCLUSIVE)
             if name in known or locks.undisturbed(held.owner, [name], since):
-                return FoundRow(key, row, [cell for (cell,) in others])
+                return FoundRow(key, row, others)
             known.add(name)
 
     async def _root(self, row: Row, key: bytes, store: TableReader) -> LockName:
@@ -227,14 +230,14 @@ class ShortWrite:
     ) -> Changed | None:
         """Replace the row `old` by `new`, which has no generated values yet. None if that needs the
         general path."""
-        if self.checks.computes or has_null(self.required(new)):
+        if self.computes or has_null(self.required(new)):
             new = self.completed(self.relation, new)
         if self.kept is not None and self.kept(old) != self.kept(new):
             return None
+        result = result_of(returning, new, parameters)
         for check, _ in self.unique:
             if check.values(old) != check.values(new):
                 return None
-        result = result_of(returning, new, parameters)
         return await self._changed(found, Change(self.relation.name, old, new), result, held)
 
     async def _deleted(
@@ -246,18 +249,18 @@ class ShortWrite:
         held: Held,
     ) -> Changed | None:
         """Delete the row. None if that needs the general path."""
-        names: list[LockName] = [("row", self.relation.name, found.key)]
-        for check, codec in self.unique:
-            values = check.values(row)
-            if values is not None:
-                names.append(("unique", check.index.name, codec.prefix(values)))
-        await held.take(names, Mode.EXCLUSIVE)
+        await held.take([("row", self.relation.name, found.key)], Mode.EXCLUSIVE)
         for child in self.children:
             prefixes = [child.prefix(child.values(row))]
             # Without room for a row, only the absence of all rows is an answer.
             if await held.store.scan_prefixes(child.table, prefixes, NEWEST, room=1) != [[]]:
                 return None
         result = result_of(returning, row, parameters)
+        for check, codec in self.unique:
+            values = check.values(row)
+            if values is not None:
+                name = ("unique", check.index.name, codec.prefix(values))
+                await held.take([name], Mode.EXCLUSIVE)
         return await self._changed(found, Change(self.relation.name, row, None), result, held)
 
     async def _changed(
@@ -269,7 +272,7 @@ class ShortWrite:
         assert old is not None, "the row was found"
         size = self.codec.long_bytes(old if new is None else new)
         in_views: list[Row | None] = []
-        for view, cell in zip(self.program.views, found.in_views, strict=True):
+        for view, (cell,) in zip(self.program.views, found.in_views, strict=True):
             in_views.append(None if cell is None else view.decode(cell.value))
             size += 0 if cell is None else len(cell.value)
         if size > LARGE:
@@ -320,7 +323,7 @@ def compile_short_write(
         program,
         (codec.layout.table, *(view.table for view in program.views)),
         way_to_root(catalog, codecs, name),
-        checks,
+        checks.computes,
         constraints.completed,
         projection(checks.not_null),
         projection(kept) if kept else None,
@@ -348,7 +351,8 @@ class HasShortWrites(Protocol):
 
 
 def short_write(state: HasShortWrites, plan: KeyPlan) -> ShortWrite | None:
-    """How a transaction of one statement writes the row with a key; None for any other plan."""
+    """How a transaction of one statement writes the row with a key. None for a plan that searches,
+    or that takes values from queries, defaults or DuckDB."""
     if (
         not isinstance(plan.find, ByKey)
         or plan.by_values
@@ -363,4 +367,5 @@ def short_write(state: HasShortWrites, plan: KeyPlan) -> ShortWrite | None:
 
 
 def positions_of(assignments: Assignments) -> tuple[int, ...]:
-    return tuple([each.position for each in assignments])
+    """The positions of the columns that SET assigns."""
+    return tuple(map(_position, assignments))
