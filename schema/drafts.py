@@ -72,6 +72,12 @@ class ColumnDraft:
     domain_checks: tuple[CheckDraft, ...] = ()
     """The CHECKs that it has from its domain."""
 
+    @property
+    def expressions(self) -> list[Expression]:
+        """The expressions of its default and of that of its domain, if they have some."""
+        columns = [self] if self.domain is None else [self, self.domain.column]
+        return [each.expression for each in columns if each.expression is not None]
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignKeyDraft:

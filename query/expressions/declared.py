@@ -66,11 +66,7 @@ class RowCheck:
         relation, check = self.relation, self.check
         if check.origin is not None:
             found = domain_violation(check.origin.domain, check.origin.constraint)
-            found.details |= {
-                "relation": relation.name,
-                "column": check.origin.column,
-                "row": number,
-            }
+            found.details |= {"relation": relation.name, "row": number}
             return found
         key = tuple(row[i] for i in relation.key_positions)
         return CheckViolation(

@@ -169,6 +169,7 @@ def read_file(
                 case _:
                     _read_piece(piece, drafts)
     apply_sequences(drafts)
+    _check_domains(drafts)
     _adapt(drafts, source, file)
     relations = list(drafts.relations.values()) + drafts.repeated
     sequences = list(drafts.sequences.values())
@@ -201,6 +202,19 @@ def read_file(
     )
 
 
+def _check_domains(drafts: Drafts) -> None:
+    """Add a problem for each domain that has the name of a relation."""
+    for domain in drafts.declared_domains:
+        name = domain.name
+        with drafts.problems.collect((name.text, "")):
+            if name.text in drafts.relations:
+                raise name.place.error(
+                    f"Domain {name.text} has the name of a relation.",
+                    cure="Choose another name.",
+                    name=name.text,
+                )
+
+
 def _adapt(drafts: Drafts, source: Source, file: str) -> None:
     """Change what a file declares where the schema cannot have it, with notes."""
     pass_over_bounds(drafts)
@@ -214,12 +228,10 @@ def _adapt(drafts: Drafts, source: Source, file: str) -> None:
 def _expressions(drafts: Drafts) -> Iterator[tuple[tuple[str, str], Expression]]:
     for draft in drafts.relations.values():
         found = [check.expression for check in draft.all_checks]
-        columns = [(column, column.domain and column.domain.column) for column in draft.columns]
-        found += [each.expression for pair in columns for each in pair if each and each.expression]
+        found += [each for column in draft.columns for each in column.expressions]
         yield from (((draft.name.text, each.sql), each) for each in found)
     for domain in drafts.declared_domains:
-        found = [check.expression for check in domain.checks]
-        found += [domain.column.expression] if domain.column.expression is not None else []
+        found = [*(check.expression for check in domain.checks), *domain.column.expressions]
         yield from (((domain.name.text, each.sql), each) for each in found)
     for index in drafts.indexes:
         parts = (part for part, _ in index.columns if isinstance(part, Expression))

@@ -30,6 +30,7 @@ UPDATE t SET n = 5, m = n WHERE id = 1
 SELECT n + m, w || 'x' FROM t WHERE w = 'ab'
 SELECT max(n), min(w), count(DISTINCT m) FROM t
 CREATE DOMAIN posint AS TEXT
+CREATE DOMAIN t AS TEXT
 CREATE DOMAIN bad AS INTEGER CHECK (VALUE > nothing)
 CREATE TABLE u (a posint PRIMARY KEY, b word DEFAULT NULL, c word NOT NULL DEFAULT 'q')
 INSERT INTO u (a) VALUES (1)

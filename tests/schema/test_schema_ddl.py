@@ -785,6 +785,7 @@ def test_a_column_of_a_domain_gets_its_constraints() -> None:
         ("CREATE DOMAIN d int); CREATE TABLE t (a int", "Syntax error", 20),
         ("CREATE DOMAIN d int CHECK (VALUE > 0) NOT VALID", "NOT VALID", 39),
         ("CREATE DOMAIN d int; CREATE DOMAIN D text", "Domain d is declared twice", 36),
+        ("CREATE DOMAIN t int; CREATE TABLE t (a int)", "Domain t has the name of a relation", 15),
         (
             "CREATE DOMAIN d int CONSTRAINT c CHECK (VALUE > 0) CONSTRAINT c CHECK (VALUE > 1)",
             "Domain d has the constraint c twice",

@@ -250,7 +250,7 @@ def _require_values(
             name, domain = relation.columns[position].name, relation.columns[position].domain
             if domain is not None and not domain.not_null:
                 error = domain_is_null(domain.name)
-                error.details |= {"relation": relation.name, "column": name, "row": number}
+                error.details |= {"relation": relation.name, "row": number}
                 raise error
             raise NotNullViolation(
                 f"{relation.name}.{name} must not be NULL.",
