@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from hornbeam_server.maintain.deltas.algebra import Aggregate, Call, Join, Map
+from hornbeam_server.maintain.deltas.algebra import Aggregate, Call, Join, JoinKind, Map
 from hornbeam_server.maintain.deltas.program import Translated, translated, unlike
 from hornbeam_server.maintain.deltas.relations import Field
 from hornbeam_server.maintain.deltas.states import GroupState, Part
@@ -120,13 +120,14 @@ def _aggregate(result: Map) -> tuple[Aggregate, Map, str]:
     if isinstance(aggregate, Map) and aggregate.where:
         having, aggregate = aggregate.where, aggregate.input
     if isinstance(aggregate, Join):
+        where = "in HAVING" if aggregate.kind is JoinKind.SEMI else "as a value"
         raise Unsupported(
-            "A subquery in HAVING cannot be maintained by transactions.",
+            f"A subquery {where} cannot be maintained by transactions.",
             cure=f"Compare with the subquery when you read the view. {LATER}",
         )
     if not isinstance(aggregate, Aggregate) or not isinstance(aggregate.input, Map):
         raise Unsupported(
-            "UNION cannot be maintained by transactions.",
+            "UNION, EXCEPT, INTERSECT and GROUPING SETS cannot be maintained by transactions.",
             cure=f"Declare a view for each part, and read both. {LATER}",
         )
     return aggregate, _flat(aggregate.input), having

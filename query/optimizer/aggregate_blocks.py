@@ -194,6 +194,8 @@ def _keys(select: exp.Select) -> Iterator[exp.Expr]:
         return
     if any(value for name, value in group.args.items() if name != "expressions"):
         raise NotAnswered("the block has an unusual GROUP BY")
+    if group.find(exp.GroupingSets, exp.Rollup, exp.Cube) is not None:
+        raise NotAnswered("the block has grouping sets, and a row is in a group of each")
     for node in group.expressions:
         key = node.unnest()
         if isinstance(key, exp.Literal):

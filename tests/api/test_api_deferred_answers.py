@@ -201,6 +201,8 @@ async def test_explain_says_which_view_answers_how_old_it_is_or_why_none_does(tm
          " ON k = c_id GROUP BY c_name", "its SELECT is not one block with aggregates"),
         ("SELECT o_c_id, sum(o_total) AS t FROM orders WHERE o_total > 5 GROUP BY o_c_id",
          "its condition orders.o_total > 5 does not follow from the statement's"),
+        ("SELECT DISTINCT ON (o_c_id) o_c_id, sum(o_total) AS t FROM orders GROUP BY o_c_id",
+         "its SELECT has DISTINCT"),
     ],
 )  # fmt: skip
 async def test_a_view_that_cannot_answer_is_named_with_the_reason(tmp_path, sql, reason):

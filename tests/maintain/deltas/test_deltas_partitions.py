@@ -9,8 +9,10 @@ from random import Random
 import pytest
 
 from hornbeam_server.maintain.changes import Change
-from hornbeam_server.maintain.deltas.program import compile_view, refresh
+from hornbeam_server.maintain.deltas.program import compile_view, outline, refresh
 from hornbeam_server.maintain.immediate.definition import define
+from hornbeam_server.query.optimizer.aggregate_blocks import NotAnswered
+from hornbeam_server.query.optimizer.aggregate_shapes import aggregate_view
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import DeclaredView, Refresh
 from tests.maintain.deltas.deltas_world import World, catalog_of
@@ -182,3 +184,10 @@ def test_a_transaction_does_not_maintain_a_partition():
         with pytest.raises(Unsupported, match="cannot be maintained by transactions") as refused:
             define(declared, CATALOG)
         assert "live" in refused.value.cure
+
+
+def test_groups_of_several_sets_answer_no_queries():
+    """A row is in a group of each set: the sum of all groups would count it several times."""
+    declared = DeclaredView("v", GROUPING_SETS["rolled"])
+    with pytest.raises(NotAnswered, match="grouping sets"):
+        aggregate_view(outline(declared, CATALOG), CATALOG)
