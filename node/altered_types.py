@@ -23,7 +23,7 @@ from hornbeam_server.schema.ddl.alterations import (
     Text,
     Validate,
 )
-from hornbeam_server.schema.domains import with_own_default, with_own_not_null
+from hornbeam_server.schema.domains import with_domain_default, with_own_not_null
 from hornbeam_server.schema.enumerated import with_enumerations
 from hornbeam_server.schema.enumerations import Enumeration
 from hornbeam_server.schema.errors import SchemaError
@@ -116,11 +116,11 @@ def _changed(work: Work, domain: Domain, action: Action) -> Domain:
     """The domain after an action that changes neither its name nor adds a CHECK."""
     match action:
         case SetDefault(default=None):
-            return replace(domain, value=with_own_default(domain.value, None, has_default=False))
+            return with_domain_default(domain, None)
         case SetDefault(default=text):
             assert text is not None
             default = work.declared(f"{domain.value.type.ddl()} DEFAULT ", text).default
-            return replace(domain, value=with_own_default(domain.value, default, has_default=True))
+            return with_domain_default(domain, default)
         case SetNotNull(not_null=not_null):
             return replace(domain, value=with_own_not_null(domain.value, not_null=not_null))
         case DropElement(name, guarded=guarded):

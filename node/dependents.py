@@ -10,7 +10,7 @@ from hornbeam_server.query.binding.binder import bind, bind_tree
 from hornbeam_server.query.binding.row_types import columns_of_types, relations_of_types
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Catalog, Forest, alone
-from hornbeam_server.schema.domains import own_of, with_own_default
+from hornbeam_server.schema.domains import own_of, with_domain_default, with_own_default
 from hornbeam_server.schema.model import (
     Column,
     DeclaredIndex,
@@ -237,8 +237,7 @@ def _undefaulted(column: Column) -> Column:
 
 def _without_default_of_domain(schema: Schema, name: str) -> Schema:
     domains = (
-        replace(each, value=_undefaulted(each.value)) if each.name == name else each
-        for each in schema.domains
+        with_domain_default(each, None) if each.name == name else each for each in schema.domains
     )
     return replace(schema, domains=tuple(domains))
 

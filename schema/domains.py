@@ -75,6 +75,13 @@ def with_own_default(column: Column, default: Default | None, *, has_default: bo
     return replace(column, default=default, domain=changed)
 
 
+def with_domain_default(domain: Domain, default: Default | None) -> Domain:
+    """The domain with another default. It has none of the domain of its values, also with None."""
+    has_default = default is not None or domain.value.domain is not None
+    value = with_own_default(domain.value, default, has_default=has_default)
+    return replace(domain, value=value)
+
+
 def with_own_not_null(column: Column, *, not_null: bool) -> Column:
     """The column that declares NOT NULL, or does not."""
     domain = column.domain

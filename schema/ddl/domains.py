@@ -58,9 +58,9 @@ def in_domain(column: ColumnDraft, domain: DomainDraft) -> ColumnDraft:
 
 def with_default_of_domain(value: ColumnDraft) -> ColumnDraft:
     """The value of a new domain. As in PostgreSQL, it keeps the default that the domain of its
-    values has now, unless it declares one."""
+    values has now, also none, unless it declares one."""
     above = value.domain
-    if above is None or value.has_default or above.column.default is None:
+    if above is None or value.has_default:
         return value
     default, expression = above.column.default, above.column.expression
     return replace(value, default=default, expression=expression, has_default=True)
