@@ -33,7 +33,12 @@ def write_out_elements(
             continue
         bracket: exp.Bracket = node.this
         column = bracket.this
-        if not isinstance(column, exp.Column) or isinstance(bracket.expressions[0], exp.Slice):
+        places = bracket.expressions
+        if (
+            not isinstance(column, exp.Column)
+            or len(places) != 1
+            or isinstance(places[0], exp.Slice)
+        ):
             raise _refused(bracket, sql)
         before = first.get(column.name)
         base = exp.Column(this=column.this.copy(), table=exp.to_identifier(target, quoted=True))
