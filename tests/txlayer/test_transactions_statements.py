@@ -482,7 +482,7 @@ async def test_a_statement_beyond_its_time_limit_has_no_effect(tmp_path):
         ("'true'", 2),
         ("p_id = 2 AND 'yes'", 1),
         ("p_id = 1 AND NULL", 0),
-        ("length(p_name) % 2", 1),  # binding does not know the type of this function
+        ("gcd(p_id, 4) - 2", 1),  # binding does not know the type of this function
         ("NULL", 0),
     ],
 )
