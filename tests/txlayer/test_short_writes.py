@@ -3,7 +3,7 @@ the same error."""
 
 import asyncio
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hornbeam_server.node.schema_plans import PlanRequest
@@ -78,8 +78,7 @@ def test_short_writes_of_any_schema_commit_what_the_general_path_commits(data):
     schema = visible(catalog.schema)
     late = data.draw(st.booleans())
     drawn = writes_by_key(schema, rows)
-    if not any(each.primary_key for each in schema.relations):
-        return
+    assume(any(each.primary_key for each in schema.relations))
     statements = data.draw(st.lists(drawn, min_size=6, max_size=14))
 
     async def begun(database):
