@@ -14,6 +14,7 @@ from hornbeam_server.maintain.deltas.expressions import aggregates_in, names_in,
 from hornbeam_server.maintain.deltas.operators import NUMBERS, check_keys, named
 from hornbeam_server.maintain.deltas.relations import Field, Fields, describe, duck_type
 from hornbeam_server.query.dialect.aggregates import FUNCTIONS, Function
+from hornbeam_server.query.dialect.deviations import LISTED, UNITS, write_deviation
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.query.dialect.macros import macro
 from hornbeam_server.query.dialect.sums import WIDE, is_earlier
@@ -221,9 +222,37 @@ def _of_intervals() -> Unsupported:
     )
 
 
-def by_counts(part: exp.Expr) -> exp.Expr | None:
-    """bool_and and bool_or, with their FILTER, as a comparison of counts, which have a delta rule;
+def by_rules(part: exp.Expr) -> exp.Expr | None:
+    """An aggregate, with its FILTER, as an expression over counts and sums, which have delta rules;
     None for other expressions."""
+    found = _by_counts(part)
+    return _by_sums(part) if found is None else found
+
+
+def _by_sums(part: exp.Expr) -> exp.Expr | None:
+    """A variance or deviation of exact numbers that are not listed."""
+    call = part.this if isinstance(part, exp.Filter) else part
+    if call.meta.get(UNITS, LISTED) == LISTED:
+        return None
+    root = exp.Paren(this=part.copy())
+    for each in list(root.find_all(exp.Anonymous)):
+        if UNITS in each.meta:
+            write_deviation(each)
+    for each in list(root.find_all(exp.Anonymous)):
+        kind = _ADDED.get(each.name)
+        if kind is not None:
+            added = kind(this=each.expressions[0].copy())
+            added.meta.update({NUMBER: call.meta[NUMBER], WIDE: True})
+            each.replace(added)
+    found: exp.Expr = root.this
+    return found
+
+
+_ADDED: dict[str, type[exp.AggFunc]] = {"count": exp.Count, "sum": exp.Sum}
+
+
+def _by_counts(part: exp.Expr) -> exp.Expr | None:
+    """bool_and and bool_or."""
     call = part.this if isinstance(part, exp.Filter) else part
     if not isinstance(call, exp.Anonymous) or call.name.lower() not in ("bool_and", "bool_or"):
         return None

@@ -26,7 +26,7 @@ from hornbeam_server.maintain.deltas.algebra import (
     Scan,
     Union,
 )
-from hornbeam_server.maintain.deltas.calls import Calls, Output, by_counts
+from hornbeam_server.maintain.deltas.calls import Calls, Output, by_rules
 from hornbeam_server.maintain.deltas.decided import NUMBER, decide_call, decide_rows, windows_of
 from hornbeam_server.maintain.deltas.expressions import (
     Scope,
@@ -575,8 +575,8 @@ class Translator:
                 return absent
             if is_windowed(part) or not (isinstance(part, exp.Filter) or is_aggregate(part)):
                 return part
-            counts = by_counts(part)
-            return column(calls.name(part)) if counts is None else counts.transform(replace)
+            ruled = by_rules(part)
+            return column(calls.name(part)) if ruled is None else ruled.transform(replace)
 
         values = [(name, value.copy().transform(replace)) for name, value in outputs]
         where = [rename(part, scope).transform(replace) for part in simple]

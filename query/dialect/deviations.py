@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     import duckdb
 
 UNITS = "units"
-"""Key in the meta of a call: the decimal places of the numbers, or `_LISTED`."""
-_LISTED = -1
+"""Key in the meta of a call: the decimal places of the numbers, or `LISTED`."""
+LISTED = -1
+"""The mark of numbers that are listed: their sums may overflow."""
 _DIGITS = 18
 """A number of so many digits has at most 64 bits."""
 _HALF = 32
@@ -70,14 +71,14 @@ def is_deviation(node: exp.Expr, type_of: TypeOf) -> bool:
     decimal = type_ if type_ is not None and type_.kind is Kind.DECIMAL else None
     narrow = decimal is not None and (decimal.precision or _DIGITS + 1) <= _DIGITS
     listed = isinstance(value, exp.Distinct) or (kind is Kind.DECIMAL and not narrow)
-    node.meta[UNITS] = _LISTED if listed else 0 if decimal is None else decimal.scale or 0
+    node.meta[UNITS] = LISTED if listed else 0 if decimal is None else decimal.scale or 0
     return True
 
 
 def write_deviation(node: exp.Expr) -> None:
     """Write a marked call, with its FILTER and OVER."""
     name, places, (value,) = node.name.lower(), node.meta[UNITS], node.expressions
-    top, form = whole(node), "list" if places == _LISTED else "sums"
+    top, form = whole(node), "list" if places == LISTED else "sums"
     if form == "list":
         distinct = isinstance(value, exp.Distinct)
         text = filled("CAST(x AS VARCHAR)", {"x": value.expressions[0] if distinct else value})

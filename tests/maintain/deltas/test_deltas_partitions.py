@@ -46,9 +46,12 @@ AGGREGATES = {
     "below": "SELECT a.i, s.m FROM a LEFT JOIN (SELECT t, j, max_by(t, x) AS m FROM b GROUP BY t,"
     " j) AS s ON s.j = a.j",
 }
-BOOLEANS = {
+RULED = {
     "bools": "SELECT j, bool_and(x > 1) AS a, bool_or(x > 2) FILTER (WHERE t = 'u') AS o,"
     " NOT every(DISTINCT x > 0) AS e FROM a GROUP BY j",
+    "spread": "SELECT t, stddev(x) AS s, variance(x + 1) FILTER (WHERE j > 0) AS v,"
+    " round(stddev_pop(d), 2) AS d, COUNT(*) AS n FROM a GROUP BY t",
+    "all": "SELECT var_pop(x) AS v, stddev(d) AS s FROM a",
     "whole": "SELECT bool_and(x > -5) AS a, bool_or(t = 'v') AS o FROM a",
 }
 WINDOWS = {
@@ -121,7 +124,7 @@ LATERAL = {
 }
 KINDS = {
     "calls": AGGREGATES,
-    "bools": BOOLEANS,
+    "ruled": RULED,
     "rows": WINDOWS,
     "sets": SETS,
     "values": VALUES,
@@ -163,7 +166,7 @@ def test_a_program_says_by_which_rule_a_view_is_kept():
     assert lines[0] == "kept by delta rules, partition recompute by (group.a.j)"
     assert lines[1].startswith("0. partition recompute by (group.a.j)")
     assert any(line.startswith("   state v.rows0: ") for line in lines)
-    counts = [*compiled(BOOLEANS["bools"]).explain()]
+    counts = [*compiled(RULED["bools"]).explain()]
     assert counts[0] == "kept by delta rules"
     declared = DeclaredView("v", "SELECT i FROM a LIMIT 3", refresh=Refresh.RECOMPUTE)
     assert compile_view(declared, CATALOG).rule == "the whole SELECT, in each batch"
