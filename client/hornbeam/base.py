@@ -14,10 +14,10 @@ class BaseConnection:
     """The state of a connection.
 
     `bookmark` is the commit timestamp of the last transaction on this connection. Later reads on
-    this connection, or on another connection that gets the bookmark, see that transaction (except
-    in statements that name deferred views). In autocommit, reads raise it to their snapshot,
-    unless the connection allows staleness. `use_views` and `max_staleness_s` apply from the next
-    statement on.
+    this connection, or on another connection that gets the bookmark, see that transaction. In
+    statements that name deferred views they do so if hornbeam.views_show_own_writes is on. In
+    autocommit, reads raise it to their snapshot, unless the connection allows staleness.
+    `use_views` and `max_staleness_s` apply from the next statement on.
     """
 
     Warning = errors.Warning
