@@ -607,7 +607,6 @@ _REFUSED: Mapping[str, tuple[str, str]] = {
         (*RECORDS, *POPULATING),
         ("gives rows, and stands in FROM alone", "Write SELECT r.* FROM function(…) AS r."),
     ),
-    "jsonb_set_lax": ("is not supported", "Write CASE WHEN value IS NULL … with jsonb_set."),
 }
 """Functions of PostgreSQL that are refused: why, and what to write instead."""
 

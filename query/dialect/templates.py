@@ -85,6 +85,18 @@ ELSE error('The lengths of array_fill are NULL.') END
 _PADDED = "CASE WHEN c = '' THEN left(a, greatest(b, 0)) ELSE {}(a, b, nullif(c, '')) END"
 _BACKWARDS = "CASE WHEN b = 1 THEN CAST(range(len(a), 0, -1) AS INTEGER[]) END"
 _PLACES = "CASE WHEN b = 1 THEN CAST(range(1, len(a) + 1) AS INTEGER[]) END"
+_SET_LAX = """
+CASE WHEN c IS NULL THEN jsonb_set(a, b, 'null', {0}) ELSE jsonb_set(a, b, c, {0}) END
+"""
+_SET_BY_CHOICE = """
+CASE WHEN a IS NULL OR b IS NULL OR d IS NULL THEN NULL
+WHEN c IS NOT NULL AND e IS NOT NULL THEN jsonb_set(a, b, c, d)
+WHEN e = 'use_json_null' THEN jsonb_set(a, b, 'null', d)
+WHEN e = 'delete_key' THEN jsonb_delete_path(a, b)
+WHEN e = 'return_target' THEN CAST(a AS JSONB)
+WHEN e = 'raise_exception' THEN error('The new value of jsonb_set_lax is NULL.')
+ELSE error('jsonb_set_lax takes use_json_null, delete_key, return_target or raise_exception.') END
+"""
 TEMPLATES: Mapping[tuple[str, int], str] = MappingProxyType(
     {
         ("age", 1): "age(CAST(current_date AS TIMESTAMP), CAST(a AS TIMESTAMP))",
@@ -103,6 +115,9 @@ TEMPLATES: Mapping[tuple[str, int], str] = MappingProxyType(
         ("array_to_json", 2): _ARRAY_AS_JSON,
         ("json_array_length", 1): f"CASE WHEN a IS NOT NULL THEN {_LENGTH} END",
         ("json_typeof", 1): _JSON_KIND,
+        ("jsonb_set_lax", 3): _SET_LAX.format("TRUE"),
+        ("jsonb_set_lax", 4): _SET_LAX.format("d"),
+        ("jsonb_set_lax", 5): _SET_BY_CHOICE,
         ("justify_days", 1): "hornbeam_justify_days(a)",
         ("justify_hours", 1): "hornbeam_justify_hours(a)",
         ("justify_interval", 1): "hornbeam_justify_interval(a)",
