@@ -8,7 +8,7 @@ keeps the view.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from sqlglot import exp
 
@@ -52,7 +52,7 @@ def decide_call(call: exp.Func, adds_doubles: bool) -> None:
     values = [*given[:-1], last if order is None else order.this]
     keys = [] if order is None else order.expressions
     arguments = (value for each in values for value in _values(each))
-    decided = _with_more(keys, (v for v in arguments if not isinstance(v, exp.Literal)))
+    decided = with_more(keys, (v for v in arguments if not isinstance(v, exp.Literal)))
     if not decided:
         return
     if order is not None:
@@ -64,14 +64,6 @@ def decide_call(call: exp.Func, adds_doubles: bool) -> None:
 
 def _values(argument: exp.Expr) -> Iterable[exp.Expr]:
     return argument.expressions if isinstance(argument, exp.Distinct) else [argument]
-
-
-def _with_more(keys: list[exp.Expr], values: Iterable[exp.Expr]) -> list[exp.Expr]:
-    """The keys of an ORDER BY, and those values that are not among them."""
-    known = {text(key.this) for key in keys}
-    more = {text(value): value for value in values}
-    added = (value.copy() for sql, value in more.items() if sql not in known)
-    return [*keys, *(exp.Ordered(this=value, nulls_first=False) for value in added)]
 
 
 def decide_rows(select: exp.Select, sql: str) -> None:
@@ -87,12 +79,12 @@ def decide_rows(select: exp.Select, sql: str) -> None:
     for window in windows:
         if _needs_order(window, sql):
             order = window.args.get("order")
-            keys = _with_more([] if order is None else order.expressions, columns)
+            keys = with_more([] if order is None else order.expressions, columns)
             window.set("order", exp.Order(expressions=keys))
     if on is not None or limited(select) is not None:
         order = select.args.get("order")
         first = on.expressions if isinstance(on, exp.Tuple) else [] if on is None else [on]
-        keys = _with_more([] if order is None else order.expressions, [*first, *columns])
+        keys = with_more([] if order is None else order.expressions, [*first, *columns])
         select.set("order", exp.Order(expressions=keys))
 
 
@@ -156,14 +148,32 @@ def _needs_order(window: exp.Window, sql: str) -> bool:
     """Whether the result depends on the order of rows that ORDER BY has as equal. Raises
     Unsupported for a function whose result may differ."""
     called = window_function(window)
-    name = function_name(called) if isinstance(called, exp.Func) else ""
+    name = _called(window)
     if name not in WINDOWED:
         raise refused(f"{name or text(called)} with OVER", window, sql, "Aggregate with GROUP BY.")
-    spec = window.args.get("spec")
-    rows = spec is not None and spec.args.get("kind") == "ROWS"
-    if name in _BY_FRAME and not rows:
+    if name in _BY_FRAME and not depends_on_place(window):
         raise refused(
             f"{name}, whose result depends on the order of equal rows,", window, sql,
             "Write ROWS BETWEEN … AND … into OVER.",
         )  # fmt: skip
-    return name in _BY_ROWS or rows
+    return depends_on_place(window)
+
+
+def depends_on_place(window: exp.Window) -> bool:
+    """Whether the result for a row depends on its place among rows that ORDER BY has as equal."""
+    spec = window.args.get("spec")
+    rows = spec is not None and spec.args.get("kind") == "ROWS"
+    return rows or _called(window) in _BY_ROWS
+
+
+def _called(window: exp.Window) -> str:
+    called = window_function(window)
+    return function_name(called) if isinstance(called, exp.Func) else ""
+
+
+def with_more(keys: Sequence[exp.Expr], values: Iterable[exp.Expr]) -> list[exp.Expr]:
+    """The keys of an ORDER BY, and those values that are not among them."""
+    known = {text(key.this) for key in keys}
+    more = {text(value): value for value in values}
+    added = (value.copy() for sql, value in more.items() if sql not in known)
+    return [*keys, *(exp.Ordered(this=value, nulls_first=False) for value in added)]

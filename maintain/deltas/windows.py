@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from sqlglot import exp
 
 from hornbeam_server.maintain.deltas.algebra import Map, Partition
-from hornbeam_server.maintain.deltas.decided import window_function
+from hornbeam_server.maintain.deltas.decided import depends_on_place, window_function, with_more
 from hornbeam_server.maintain.deltas.expressions import column, text
 from hornbeam_server.maintain.deltas.operators import check_keys
 from hornbeam_server.maintain.deltas.relations import describe
@@ -46,16 +46,30 @@ def common_partition(windows: Iterable[exp.Window], sql: str) -> list[exp.Expr]:
 
 
 def windowed(inner: Map, by: Sequence[str], windows: Mapping[str, exp.Window]) -> Partition:
-    """The rows of `inner` with the results of windows, by the names of their columns."""
+    """The rows of `inner` with the results of windows, by the names of their columns. The key of
+    `inner` decides between rows that are equal in all columns of the SELECT, so that hidden columns
+    of the view have one value, too."""
     check_keys(tuple(inner.field[name] for name in by), "PARTITION BY")
     for window in windows.values():
         _check_exact(inner, window)
     columns = [quoted(field.name) for field in inner.fields]
-    results = [f"{text(window)} AS {quoted(name)}" for name, window in windows.items()]
+    results = [
+        f"{text(_decided(inner, window))} AS {quoted(name)}" for name, window in windows.items()
+    ]
     sql = f"SELECT {', '.join([*columns, *results])} FROM input"
     described = describe(sql, {"input": inner.fields})
     fields = (*inner.fields, *described[len(inner.fields) :])
     return Partition(inner, tuple(by), sql, fields, inner.unique)
+
+
+def _decided(inner: Map, window: exp.Window) -> exp.Window:
+    if not inner.unique or not depends_on_place(window):
+        return window
+    window = window.copy()
+    order = window.args.get("order")
+    keys = with_more([] if order is None else order.expressions, map(column, sorted(inner.unique)))
+    window.set("order", exp.Order(expressions=keys))
+    return window
 
 
 def _check_exact(inner: Map, window: exp.Window) -> None:

@@ -194,3 +194,21 @@ def test_groups_of_several_sets_answer_no_queries():
     declared = DeclaredView("v", GROUPING_SETS["rolled"])
     with pytest.raises(NotAnswered, match="grouping sets"):
         aggregate_view(outline(declared, CATALOG), CATALOG)
+
+
+def test_hidden_keys_decide_between_rows_that_look_equal():
+    """The rows of a view, with the hidden columns of its key, do not depend on the order of
+    batches."""
+    views = {
+        "numbered": "SELECT j, row_number() OVER (PARTITION BY j ORDER BY x) AS r FROM a",
+        "chosen": "SELECT s.t FROM b CROSS JOIN LATERAL (SELECT t FROM a WHERE a.j = b.j LIMIT 2)"
+        " AS s",
+    }
+    world = World(CATALOG, views)
+    world.commit(*(("a", (i, 1, 2, None, None, "u")) for i in (5, 7, 3)), ("b", (1, 1, "u", 1)))
+    world.commit(*(("a", (i, 1, 2, None, None, "u")) for i in (1, 6)), ("a", (5,), None))
+    world.check()
+    assert {(row[-1], row[1]) for row in world.store.rows["numbered"].values()} == {
+        (1, 1), (3, 2), (6, 3), (7, 4),
+    }  # fmt: skip
+    world.check_anew()
