@@ -157,7 +157,7 @@ def plan_schema(
     reading = read_file(request.ddl, request.ddl_file, request.source)
     declared = in_positions(schema_of(checked(reading)), current.schema)
     current = _with_new_labels(current, declared)
-    changes = replace(diff(current.schema, declared, request.usings), renames=request.renames)
+    changes = _changes(current, declared, request)
     if changes.refused:
         raise SchemaError(
             "This schema cannot follow the one in force: "
@@ -175,7 +175,7 @@ def plan_schema(
         statements = weighted_by_log(statements, log)
     schema = with_kept_names(schema, current)
     schema, base = _with_outlines(schema, current, request)
-    changes = replace(diff(current.schema, schema, request.usings), renames=request.renames)
+    changes = _changes(current, schema, request)
     bound, problems = [], Problems()
     for statement in statements:
         watch.check()
@@ -207,6 +207,18 @@ def plan_schema(
     plan_id = _plan_id(request, in_force, catalog)
     rebuilt = _rebuilt(catalog, current)
     return PlannedSchema(plan_id, current.version, selection, changes, rebuilt, catalog)
+
+
+def _changes(current: Catalog, declared: Schema, request: PlanRequest) -> SchemaDiff:
+    """The changes to the schema `declared`. Those that need a relation without rows are refused if
+    it is known to have some; otherwise its rows are counted when the plan is put into force."""
+    found = diff(current.schema, declared, request.usings)
+    refused = tuple(
+        each
+        for each in found.refused
+        if not each.only_with_rows or current.row_count.get(each.relation)
+    )
+    return replace(found, renames=request.renames, refused=tuple(refused))
 
 
 def _with_new_labels(current: Catalog, declared: Schema) -> Catalog:

@@ -49,6 +49,8 @@ class Refusal:
     change: str
     reason: str
     cure: str
+    only_with_rows: bool = False
+    """It is made if the relation has no rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,4 +447,5 @@ def _refused_append(relation: str, column: Column) -> Iterator[Refusal]:
             "it is NOT NULL and stored rows have no value for it",
             "allow NULL, or give it a default; if it is a column in force with another"
             " name, say so: --rename relation.old=new",
+            only_with_rows=True,
         )

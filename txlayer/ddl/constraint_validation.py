@@ -86,14 +86,23 @@ async def _check_copied(
 async def _check_appended(
     columns: Sequence[tuple[str, Column]], arrived: Mapping[str, Set[str]], count: Count
 ) -> None:
-    """A column whose default differs from row to row is added to a relation without rows, or has
-    its values in a copy."""
+    """A column whose default differs from row to row, or that is NOT NULL without a default, is
+    added to a relation without rows, or has its values in a copy."""
     for relation, column in columns:
-        if not differs_by_row(column) or column.name in arrived.get(relation, ()):
+        lacks_values = not column.nullable and column.default is None
+        if not (lacks_values or differs_by_row(column)) or column.name in arrived.get(relation, ()):
             continue
         rows = await count(f"SELECT count(*) FROM {quoted(relation)}")
         if not rows:
             continue
+        if lacks_values:
+            raise NotNullViolation(
+                f"{relation}.{column.name} cannot be NOT NULL: {rows} stored"
+                f" row{'s have' if rows > 1 else ' has'} no value for it.",
+                cure="Allow NULL, or give it a default; if it is a column in force with another"
+                " name, say so: --rename relation.old=new.",
+                relation=relation,
+            )
         raise Unsupported(
             f"{relation}.{column.name} has another default for each row, and {relation} has {rows}"
             f" row{'s' if rows > 1 else ''}, which ADD COLUMN does not write again.",
