@@ -47,6 +47,23 @@ def named_types(sql: str) -> Iterator[NamedType]:
             yield NamedType(full, tokens[at + 1].start, tokens[last].end + 1)
 
 
+def parts_of_name(type_: exp.DataType) -> list[str]:
+    """The name of a type that is not built in, in its parts: ["mood"], or ["public", "mood"]. Empty
+    for other types."""
+    named = type_.args.get("kind")
+    if isinstance(named, str):
+        return named.split(".")
+    parts = named.flatten() if isinstance(named, exp.Dot) else [named]
+    found = [part for part in parts if isinstance(part, exp.Identifier)]
+    return [part.name if part.args.get("quoted") else part.name.lower() for part in found]
+
+
+def full_name(type_: exp.DataType) -> str:
+    """The full name of a type that is not built in; "" for other types."""
+    *spaces, name = parts_of_name(type_) or [""]
+    return joined(spaces[-1] if spaces else PUBLIC, name)
+
+
 def with_renamed_type(sql: str, old: str, new: str) -> str:
     """The text with `new`, a name in SQL, for the type with the full name `old`."""
     found = (each for each in named_types(sql) if each.full == old)

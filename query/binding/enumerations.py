@@ -28,9 +28,8 @@ from hornbeam_server.query.dialect.type_names import check_type
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.enumerations import Enumeration, position_of
 from hornbeam_server.schema.errors import SqlError, Unsupported
-from hornbeam_server.schema.model import PUBLIC
-from hornbeam_server.schema.namespaces import joined
 from hornbeam_server.schema.trees import supersede
+from hornbeam_server.schema.type_names import full_name
 from hornbeam_server.schema.types import ColumnType, Kind, array_of, enum_of, enumeration_of
 
 TypeOf = Callable[[exp.Expr], ColumnType | None]
@@ -82,7 +81,7 @@ def name_types(tree: exp.Expr, catalog: Catalog) -> None:
     for node in reversed([*tree.find_all(exp.DataType)]):  # the inner ones of casts first
         if node.this is not exp.DType.USERDEFINED or ENUMERATION in node.meta:
             continue
-        name = _full_name(node)
+        name = full_name(node)
         if name in domains and isinstance(node.parent, exp.Cast):
             cast = checked_cast(node.parent, domains[name], catalog)
             name_types(cast, catalog)
@@ -93,21 +92,6 @@ def name_types(tree: exp.Expr, catalog: Catalog) -> None:
             node.meta[ENUMERATION] = found
         elif not (isinstance(node.parent, exp.Cast) and names_relation(node.parent)):
             check_type(node)
-
-
-def _full_name(node: exp.DataType) -> str:
-    named = node.args.get("kind")
-    if isinstance(named, str):
-        parts = named.split(".")
-    else:
-        found = named.flatten() if isinstance(named, exp.Dot) else [named]
-        parts = [_folded(each) for each in found if isinstance(each, exp.Identifier)]
-    space = parts[-2] if len(parts) > 1 else PUBLIC
-    return joined(space, parts[-1] if parts else "")
-
-
-def _folded(node: exp.Identifier) -> str:
-    return str(node.name if node.args.get("quoted") else node.name.lower())
 
 
 # ---------------------------------------------------------------- types of expressions

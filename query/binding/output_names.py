@@ -15,6 +15,7 @@ from sqlglot import exp
 from hornbeam_server.query.dialect.functions import function_name
 from hornbeam_server.query.dialect.grammar import EXACT, identifier
 from hornbeam_server.query.dialect.session import is_word
+from hornbeam_server.schema.type_names import parts_of_name
 
 FIGURED = "figured"
 """Key in the meta of an alias that the statement does not write: ORDER BY and GROUP BY know it, and
@@ -137,6 +138,8 @@ def _of_type(cast: exp.Cast) -> str:
     while to.this is exp.DType.ARRAY and to.expressions:
         to = to.expressions[0]
     kind = to.this
+    if kind is exp.DType.USERDEFINED:  # a domain or an enumeration, perhaps with its schema
+        return parts_of_name(to)[-1]
     if not isinstance(kind, exp.DType):
         return str(to.name).lower()
     return _TYPES.get(kind, kind.value.lower())

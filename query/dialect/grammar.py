@@ -181,6 +181,18 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
         found: exp.Expr | None = super()._parse_types(*args, **kwargs)
         return found
 
+    def _parse_user_defined_type(self, identifier: exp.Identifier) -> exp.Expr | None:
+        """Parse the name of a type. The library forgets which of its parts are quoted."""
+        parts: list[exp.Expr] = [identifier]
+        while self._match(TokenType.DOT):
+            part: exp.Expr | None = self._parse_id_var(any_token=True)
+            parts += [part] if part is not None else []
+        named = ".".join(part.name for part in parts)
+        found = exp.DataType.from_str(named, dialect=self.dialect, udt=True)
+        if found.this is exp.DType.USERDEFINED:
+            found.set("kind", exp.Dot.build(parts) if len(parts) > 1 else identifier)
+        return found
+
     def _parse_type(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         return self._parse_typed_literal() or super()._parse_type(*args, **kwargs)
 

@@ -14,7 +14,7 @@ from hornbeam_server.query.dialect.jsonb import PREFIX
 from hornbeam_server.query.dialect.macros import call, macro
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError, UnknownName, Unsupported
-from hornbeam_server.schema.sequences import named
+from hornbeam_server.schema.type_names import full_name
 
 _AGGREGATES: Mapping[str, tuple[str, int]] = {
     "jsonb_agg": ("build_array", 1),
@@ -139,8 +139,7 @@ def populated(node: exp.Expr, catalog: Catalog) -> exp.Expr:
     call_, alias = node.this, node.args.get("alias")
     name = call_.name.lower()
     base = call_.expressions[0] if len(call_.expressions) == 2 else None
-    typed = base.args["to"].args.get("kind") if isinstance(base, exp.Cast) else None
-    relation = named(typed) if isinstance(typed, str) else ""
+    relation = full_name(base.args["to"]) if isinstance(base, exp.Cast) else ""
     if base is None or not relation or not isinstance(base.this, exp.Null):
         raise SqlError(
             f"{name} takes NULL with the type of a relation, and one value.",

@@ -18,7 +18,7 @@ from hornbeam_server.schema.domains import VALUE
 from hornbeam_server.schema.drafts import CheckDraft, ColumnDraft, DomainDraft, Name
 from hornbeam_server.schema.enumerations import MAX_LABEL_BYTES, Enumeration
 from hornbeam_server.schema.model import PUBLIC, DomainCheck
-from hornbeam_server.schema.type_names import is_built_in
+from hornbeam_server.schema.type_names import is_built_in, parts_of_name
 from hornbeam_server.schema.types import array_of, enum_of
 
 
@@ -159,7 +159,8 @@ def domain_of(
     if isinstance(kind, exp.DataType) and kind.this is exp.DType.ARRAY:
         inner = domain_of(statement, kind.expressions[0], domains, quoted)
         return None if inner is None or not inner.is_enum else _array(inner)
-    parts = _type_name(kind) or ([quoted] if quoted else [])
+    parts = parts_of_name(kind) if isinstance(kind, exp.DataType) else []
+    parts = parts or ([quoted] if quoted else [])
     if statement.source.folds_quoted:
         parts = [part.lower() for part in parts]
     return domains.get(statement.spaces.full(parts)) if parts and domains else None
@@ -167,13 +168,3 @@ def domain_of(
 
 def _array(domain: DomainDraft) -> DomainDraft:
     return replace(domain, column=replace(domain.column, type=array_of(domain.column.type)))
-
-
-def _type_name(kind: exp.Expr | None) -> list[str]:
-    """The parts of the name of a type that the parser does not know; none for other types."""
-    named = kind.args.get("kind") if isinstance(kind, exp.DataType) else None
-    if isinstance(named, str):
-        return named.split(".")
-    parts = named.flatten() if isinstance(named, exp.Dot) else [named]
-    found = [part for part in parts if isinstance(part, exp.Identifier)]
-    return [part.name if part.args.get("quoted") else part.name.lower() for part in found]

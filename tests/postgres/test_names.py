@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import SqlError
@@ -38,3 +40,18 @@ async def test_names_stay_when_a_query_runs(tmp_path):
             async with db.reads.query(sql) as result:
                 await result.stream.all()
                 assert [c.name for c in result.stream.columns] == answers[sql], sql
+
+
+def test_a_cast_has_the_name_of_its_enumeration_or_domain():
+    schema = (
+        "CREATE TYPE mood AS ENUM ('sad');"
+        'CREATE DOMAIN "Score" AS INTEGER CHECK (VALUE > 0);'
+        "CREATE TABLE t (a INTEGER PRIMARY KEY)"
+    )
+    catalog = catalog_of(load_ddl(schema))
+    casts = "'sad'::MOOD, CAST(NULL AS public.mood), 1::\"Score\", a::\"Score\", '{sad}'::mood[]"
+    columns = bind(f"SELECT {casts} FROM t", catalog).columns
+    assert [column.name for column in columns] == ["mood", "mood", "Score", "a", "mood"]
+    for unknown in ("Score", '"MOOD"', 'public."mood "'):
+        with pytest.raises(SqlError, match="is not supported"):
+            bind(f"SELECT NULL::{unknown} FROM t", catalog)
