@@ -555,10 +555,11 @@ class CatalogKeeper:
     async def carry_out(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` to its end even when the caller is cancelled. Raises the errors of `work`, and
         Unavailable when the keeper is closed before the end."""
-        task = self._spawn(work)
+        task = self._begun(work)
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
+            task.add_done_callback(_log_failure)  # the caller does not get its error
             caller = asyncio.current_task()
             if caller is None or caller.cancelling():
                 raise
@@ -568,15 +569,15 @@ class CatalogKeeper:
             ) from None
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task = self._begun(work)
+        task.add_done_callback(_log_failure)
         return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _LOG.warning("a schema change has ended", error=str(error))
+    def _begun(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _build(self, names: list[str]) -> None:
         catalog, codecs = self.state.catalog, self.state.codecs
@@ -698,3 +699,8 @@ async def _ready(catalog: Catalog) -> Catalog:
 
 def _differ(count: int, known: int, factor: float) -> bool:
     return count > factor * known or known > factor * count
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _LOG.warning("a schema change has ended", error=str(error))
