@@ -227,10 +227,7 @@ class Reads:
             trace = trace and not serializable and (prepared.locking or not locking_only)
             reads = [ReadItem(CATALOG, b"", state.meaning)] if trace else None
             ranges: list[ReadRange] | None = [] if serializable else None
-            overlay = None
-            if pending:
-                left_s = deadline - self._clock.monotonic()
-                overlay = await self._manager.pending(pending, state, at, replay, left_s, ranges)
+            overlay = await self._overlay(pending, state, at, replay, deadline, ranges)
             if reads is not None and overlay is not None:
                 reads += await self._started_from(prepared.served_by, overlay, state.codecs, at)
             reader = self._rows(state, at, overlay, reads, ranges)
@@ -241,15 +238,26 @@ class Reads:
             with self._holds.holding(at):
                 try:
                     yield QueryResult(
-                        stream=stream,
-                        snapshot=at,
-                        served_by=prepared.served_by,
-                        reads=reads,
-                        ranges=ranges,
-                        drawn=wanted.numbers.drawn,
-                    )
+                        stream=stream, snapshot=at, served_by=prepared.served_by, reads=reads,
+                        ranges=ranges, drawn=wanted.numbers.drawn,
+                    )  # fmt: skip
                 finally:
                     await stream.close()
+
+    async def _overlay(
+        self,
+        pending: Sequence[SqlWork],
+        state: CatalogState,
+        at: int,
+        replay: Replay | None,
+        deadline: float,
+        ranges: list[ReadRange] | None,
+    ) -> Overlay | None:
+        """What the statements change that the transaction has sent; None without any."""
+        if not pending:
+            return None
+        left_s = deadline - self._clock.monotonic()
+        return await self._manager.pending(pending, state, at, replay, left_s, ranges)
 
     async def _until_fresh(self, wanted: _Wanted) -> None:
         """Wait for the views that a query names, before it holds a catalog: changes of the schema

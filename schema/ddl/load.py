@@ -126,48 +126,19 @@ def read_file(
     """Read a whole file, with rows or without. Does not raise: errors are in `problems`. `encoding`
     is that of the file, from which columns of bytes get their values."""
     source = recognised(text) if source is None else source
-    drafts, rows, includes, silent = Drafts(), list[Piece](), list[Piece](), list[Passed]()
-    scanned = list[Piece]()
+    drafts, scanned = Drafts(), list[Piece]()
     with drafts.problems.collect():
         scanned.extend(pieces(text, file, source))
     file_ = located(scanned, source, Spaces(), drafts.problems)
-    found = file_.pieces
-    parts = parts_of_tables(found, source)
-    views = (
-        {view for piece in found if (view := dumped_view(piece))}
-        if _DUMPED in text[:_HEAD]
-        else set[str]()
-    )
-    only_rows, drafts.routines = _has_only_rows(found), routines(found)
+    parts = parts_of_tables(file_.pieces, source)
+    drafts.routines = routines(file_.pieces)
+    dumped = file_.pieces if _DUMPED in text[:_HEAD] else []
+    views = {view for piece in dumped if (view := dumped_view(piece))}
+    found = _Found(views, _has_only_rows(file_.pieces))
     with drafts.problems.collect():
-        for piece in found:
-            if about_part(piece, parts):
-                continue
-            of_view = views & {dumped_view(piece), indexed_name(piece)}
-            if of_view or (only_rows and piece.words[:2] == ("ALTER", "TABLE")):
-                silent.append(passed(piece))
-                continue
-            match role(piece):
-                case Role.HOLDS_NO_ROWS if makes_schema(piece):
-                    pass
-                case Role.HOLDS_NO_ROWS:
-                    silent.append(passed(piece))
-                case Role.VIEW if source is not Source.POSTGRES or calls(
-                    piece.text, drafts.routines
-                ):
-                    drafts.unread.add(viewed_name(piece))
-                    silent.append(passed(piece))
-                case Role.VIEW if file != STATEMENT:
-                    silent += _read_view(piece, drafts)
-                case Role.ROWS | Role.CHANGES:
-                    rows.append(piece)
-                case Role.DROPS if _lowered(drafts).isdisjoint(named_in_drop(piece)):
-                    _drop_views(piece, drafts)
-                    silent.append(passed(piece))
-                case Role.INCLUDES:
-                    includes.append(piece)
-                case _:
-                    _read_piece(piece, drafts)
+        for piece in file_.pieces:
+            if not about_part(piece, parts):
+                _sort(piece, source, file, drafts, found)
     apply_sequences(drafts)
     _check_domains(drafts)
     _adapt(drafts, source, file)
@@ -185,7 +156,7 @@ def read_file(
     notes = (
         *schema.notes,
         *file_.notes,
-        *_notes(source, drafts, silent),
+        *_notes(source, drafts, found.silent),
         *partition_notes(parts),
     )
     whole = replace(schema, notes=notes, enumerations=drafts.enumerations)
@@ -193,13 +164,52 @@ def read_file(
         source,
         whole,
         drafts.problems,
-        tuple(rows),
-        tuple(includes),
+        tuple(found.rows),
+        tuple(found.includes),
         parts,
         dict(_expressions(drafts)),
         encoding,
         tuple(drafts.changes),
     )
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is known of a file before its pieces are read, and the pieces that make no part of the
+    schema. `views`: the views that a dump declares as tables first."""
+
+    views: set[str]
+    only_rows: bool
+    rows: list[Piece] = field(default_factory=list)
+    includes: list[Piece] = field(default_factory=list)
+    silent: list[Passed] = field(default_factory=list)
+
+
+def _sort(piece: Piece, source: Source, file: str, drafts: Drafts, found: _Found) -> None:
+    """Read a piece into the drafts, or put it where its kind belongs."""
+    of_view = found.views & {dumped_view(piece), indexed_name(piece)}
+    if of_view or (found.only_rows and piece.words[:2] == ("ALTER", "TABLE")):
+        found.silent.append(passed(piece))
+        return
+    match role(piece):
+        case Role.HOLDS_NO_ROWS if makes_schema(piece):
+            pass
+        case Role.HOLDS_NO_ROWS:
+            found.silent.append(passed(piece))
+        case Role.VIEW if source is not Source.POSTGRES or calls(piece.text, drafts.routines):
+            drafts.unread.add(viewed_name(piece))
+            found.silent.append(passed(piece))
+        case Role.VIEW if file != STATEMENT:
+            found.silent += _read_view(piece, drafts)
+        case Role.ROWS | Role.CHANGES:
+            found.rows.append(piece)
+        case Role.DROPS if _lowered(drafts).isdisjoint(named_in_drop(piece)):
+            _drop_views(piece, drafts)
+            found.silent.append(passed(piece))
+        case Role.INCLUDES:
+            found.includes.append(piece)
+        case _:
+            _read_piece(piece, drafts)
 
 
 def _check_domains(drafts: Drafts) -> None:
