@@ -58,7 +58,8 @@ def test_a_declared_view_is_planned_shown_and_read(shop):
         ("total", "DECIMAL(38,2)"),
     ]
     assert (view["deferred"]["as_of"], view["deferred"]["lag_s"]) == (None, None)
-    assert view["deferred"]["program"][0].startswith("0. inner join on ")
+    assert view["deferred"]["program"][0] == "kept by delta rules"
+    assert view["deferred"]["program"][1].startswith("0. inner join on ")
     assert 'hornbeam_deferred_lag_seconds{group="default"} NaN' in shop.client.get("/metrics").text
     assert "hornbeam_views_not_readable 1.0" in shop.client.get("/metrics").text
     status = shop.client.get("/v1/status?sizes=true").json()
