@@ -306,10 +306,12 @@ def test_api4_one_key_cannot_take_all_the_capacity(secured, monkeypatch):
     greedy, other = secured.made("reader"), secured.made("reader")
     inside, go = threading.Semaphore(0), asyncio.Event()
     answer_of = secured.world.database.deferred.status
+    first_two = iter(range(2))
 
     async def held():
-        inside.release()
-        await go.wait()
+        if next(first_two, None) is not None:  # /v1/status asks, too
+            inside.release()
+            await go.wait()
         return await answer_of()
 
     def ask(key: str) -> int:

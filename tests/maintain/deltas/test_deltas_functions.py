@@ -60,6 +60,7 @@ CALLS = {
     "regexp_match": ["regexp_match(t, '(a)(.)')"],
     "regexp_split_to_array": ["regexp_split_to_array(t, ' ')"],
     "regexp_substr": ["regexp_substr(t, 'a.')"],
+    "similar_to_escape": ["similar_to_escape(t)"],
 }
 """Calls by the function's name. None of them fails for a row that `ROWS` draws."""
 IN_LOOPS = [call for name, calls in CALLS.items() if CALLED[name].loops for call in calls]
