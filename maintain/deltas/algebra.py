@@ -189,13 +189,15 @@ class Aggregate(Node):
 @dataclass(frozen=True, eq=False)
 class Partition(Node):
     """`sql` is a SELECT over the table `input` whose result for the rows that agree in the columns
-    `by` depends on these rows alone. The columns `by` are in its result under the same names."""
+    `by` depends on these rows alone. The columns `by` are in its result under the same names.
+    `cause`: the part of the view that has no delta rule."""
 
     input: Map
     by: tuple[str, ...]
     sql: str
     fields: Fields
     unique: frozenset[str] | None
+    cause: str
 
     @property
     def groups(self) -> Fields:

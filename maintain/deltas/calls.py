@@ -148,8 +148,9 @@ class Calls:
         read = (sorted(names_in(part)) for part in self._written.values())
         return list(dict.fromkeys(itertools.chain.from_iterable(read)))
 
-    def partition(self, inner: Map, groups: Fields) -> Partition:
-        """All calls, computed again for each group. `inner` has the groups and `columns`."""
+    def partition(self, inner: Map, groups: Fields, cause: str) -> Partition:
+        """All calls, computed again for each group because of one (`without_rule`). `inner` has the
+        groups and `columns`."""
         by = [quoted(group.name) for group in groups]
         calls: list[str] = []
         for name, part in self._written.items():
@@ -164,7 +165,7 @@ class Calls:
         sql = f"SELECT {', '.join([*by, *calls])} FROM input GROUP BY {', '.join(by)}"
         fields = (*groups, *describe(sql, {"input": inner.fields})[len(groups) :])
         names = tuple(group.name for group in groups)
-        return Partition(inner, names, sql, fields, frozenset(names))
+        return Partition(inner, names, sql, fields, frozenset(names), cause)
 
     def _is_double(self, inner: Map, call: exp.Expr) -> bool:
         """Does a SUM or AVG add doubles?"""

@@ -186,12 +186,12 @@ def translated(
     found = _translated(
         declared, with_double_quotients(tree) if double_quotients else tree, catalog
     )
-    if any(isinstance(node, Partition) for node in walk(found.result)):
-        raise Unsupported(
-            "Windows, DISTINCT ON, sums of doubles, and aggregates other than COUNT, SUM, AVG, MIN,"
-            " MAX, bool_and and bool_or cannot be maintained by transactions.",
-            cure="Write WITH (refresh = 'live').",
-        )
+    for node in walk(found.result):
+        if isinstance(node, Partition):
+            raise Unsupported(
+                f"{node.cause} cannot be maintained by transactions.",
+                cure="Write WITH (refresh = 'live').",
+            )
     return found
 
 

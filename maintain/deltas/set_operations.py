@@ -60,7 +60,8 @@ def _of_copies(word: str, parts: Sequence[Map]) -> Partition:
         f"SELECT {columns_sql(fields)} FROM input WHERE {quoted(side.name)} = 1"
         for side in (_LEFT, _RIGHT)
     )
-    return Partition(rows, tuple(f.name for f in fields), f" {word} ALL ".join(sides), fields, None)
+    sql, by = f" {word} ALL ".join(sides), tuple(field.name for field in fields)
+    return Partition(rows, by, sql, fields, None, f"{word} ALL")
 
 
 def _with_sides(parts: Sequence[Map]) -> Map:

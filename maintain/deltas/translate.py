@@ -604,17 +604,18 @@ class Translator:
         inner = self._map(base, below or [("nothing", exp.Literal.number(1))])
         groups = inner.fields[: len(keys)]
         check_keys(groups, "GROUP BY")
-        if calls.without_rule(inner) is None:
+        cause = calls.without_rule(inner)
+        if cause is None:
             self.averaged.update(calls.numbers)
             return calls.aggregate(inner, groups)
         if not keys:
             raise Unsupported(
-                f"{calls.without_rule(inner)} over all rows would be computed again from all of"
-                f" them in each batch{at(place, self.sql)}.",
+                f"{cause} over all rows would be computed again from all of them in each"
+                f" batch{at(place, self.sql)}.",
                 cure="GROUP BY a column, or write WITH (refresh = 'recompute').",
             )
         inner = self._kept(base, keys, calls.columns)
-        found = calls.partition(inner, groups)
+        found = calls.partition(inner, groups, cause)
         for number in calls.numbers:
             decide_call(self._calls[number], number in calls.doubles)
         return found

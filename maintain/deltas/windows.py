@@ -59,7 +59,7 @@ def windowed(inner: Map, by: Sequence[str], windows: Mapping[str, exp.Window]) -
     sql = f"SELECT {', '.join([*columns, *results])} FROM input"
     described = describe(sql, {"input": inner.fields})
     fields = (*inner.fields, *described[len(inner.fields) :])
-    return Partition(inner, tuple(by), sql, fields, inner.unique)
+    return Partition(inner, tuple(by), sql, fields, inner.unique, "A window or DISTINCT ON")
 
 
 def _decided(inner: Map, window: exp.Window) -> exp.Window:

@@ -721,7 +721,7 @@ REFUSED = {
     "SELECT c_id, count(*) AS n, sqrt(count(*)) AS root FROM orders GROUP BY c_id": (
         "Column root is an expression over aggregates that only DuckDB evaluates"
     ),
-    "SELECT c_id, sum(total::DOUBLE) AS n FROM orders GROUP BY c_id": "sums of doubles",
+    "SELECT c_id, sum(total::DOUBLE) AS n FROM orders GROUP BY c_id": "of DOUBLE cannot be",
     "SELECT upper(strftime(day, '%Y')) AS y, count(*) AS n FROM orders GROUP BY y": (
         "cannot be evaluated in a transaction"
     ),

@@ -152,7 +152,7 @@ def test_a_candidate_that_exists_has_its_name():
 @pytest.mark.parametrize(
     ("sql", "why"),
     [
-        ("SELECT s_day, sum(s_weight) FROM sale GROUP BY s_day", "floating-point"),
+        ("SELECT s_day, sum(s_weight) FROM sale GROUP BY s_day", "of DOUBLE"),
         ("SELECT string_agg(s_state, ',') FROM sale", "does not follow from counts"),
         ("SELECT s_qty + ?, count(*) FROM sale GROUP BY s_qty + ?", "parameter"),
         ("SELECT sum(s_qty + ?) FROM sale", "an aggregate has a parameter"),
