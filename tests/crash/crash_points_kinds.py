@@ -393,7 +393,11 @@ KINDS = (
         "many at once",
         (
             _asking("many 0", "INSERT INTO product VALUES (3, 'cap', 1)"),
-            _asking("many 1", "UPDATE customer SET c_name = 'zed' WHERE c_id = 1"),
+            _asking(
+                "many 1",
+                "UPDATE customer SET c_name = 'zed' WHERE c_id = 1",
+                "UPDATE gift SET g_text = 'blue' WHERE g_id = 1",
+            ),
             _asking("many 2", "INSERT INTO orders VALUES (31, 3, 1)"),
             _asking("many 3", "DELETE FROM line WHERE l_o_id = 20 AND l_no = 1"),
             _asking("many 4", "UPDATE customer SET c_name = 'amy' WHERE c_id = 2"),

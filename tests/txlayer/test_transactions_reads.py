@@ -54,7 +54,8 @@ async def test_a_row_is_read_once_unless_its_lock_was_released_meanwhile(
         await database.execute(sql)
         names = Counter(name for name, _ in reads.asked)
         assert set(names.values()) == {1}
-        assert list(names)[: len(asked)] == asked
+        of_relations = [name for name in names if not name.startswith("v.")]
+        assert of_relations[: len(asked)] == asked
 
 
 EITHER = {
