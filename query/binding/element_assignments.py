@@ -11,14 +11,14 @@ from typing import TypeGuard
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.arrays import arguments
 from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.query.dialect.macros import call
+from hornbeam_server.query.dialect.templates import filled
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.types import JSONB, ColumnType
 
-_WITH_MEMBER = "SELECT jsonb_set(coalesce(base, '{}'), ARRAY[CAST(part AS TEXT)], member)"
+_WITH_MEMBER = "jsonb_set(coalesce(base, '{}'), ARRAY[CAST(part AS TEXT)], member)"
 
 
 def write_out_elements(
@@ -71,18 +71,8 @@ def _with_element(
     literal = isinstance(value, exp.Literal) and value.is_string
     if literal or isinstance(value, exp.Placeholder | exp.Null):
         value = exp.cast(value, exp.DType.JSONB)
-    (found,) = parse(_WITH_MEMBER).expressions
-    key = bracket.expressions[0].copy()
-    return _filled(found.unalias(), {"base": base, "part": key, "member": value})
-
-
-def _filled(tree: exp.Expr, parts: Mapping[str, exp.Expr]) -> exp.Expr:
-    """The tree with `parts` in place of the columns of their names."""
-    for column in list(tree.find_all(exp.Column)):
-        if column.name in parts:
-            column.replace(parts[column.name])
-    tree.pop()
-    return tree
+    key = bracket.expressions[0]
+    return filled(_WITH_MEMBER, {"base": base, "part": key, "member": value})
 
 
 def _refused(node: exp.Expr, sql: str) -> Unsupported:
