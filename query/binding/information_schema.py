@@ -400,7 +400,7 @@ _RELATIONS: dict[str, tuple[tuple[tuple[str, str], ...], Callable[[Catalog], Ite
             *_texts("column_default is_nullable data_type"),
             *_numbers("character_maximum_length numeric_precision numeric_precision_radix"),
             *_numbers("numeric_scale datetime_precision"),
-            *_texts("domain_catalog domain_schema domain_name"),
+            *_texts(_OF_DOMAIN),
             *_texts("udt_catalog udt_schema udt_name is_identity identity_generation"),
             *_texts("is_generated generation_expression"),
         ),
