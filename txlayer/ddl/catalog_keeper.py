@@ -57,7 +57,6 @@ from hornbeam_server.txlayer.commit.failpoints import Step, Steps, no_steps
 from hornbeam_server.txlayer.ddl import build_records, copy_records, load_records
 from hornbeam_server.txlayer.ddl.barrier import Barrier
 from hornbeam_server.txlayer.ddl.build_records import Build, Builds, Finished
-from hornbeam_server.txlayer.ddl.changes import Changes
 from hornbeam_server.txlayer.ddl.claim import RETRY_MAX_S, RETRY_S, TABLE, VERSION, Claim, Replaced
 from hornbeam_server.txlayer.ddl.constraint_validation import check_stored
 from hornbeam_server.txlayer.ddl.node_builds import build_order, built_rows
@@ -69,6 +68,7 @@ from hornbeam_server.txlayer.ddl.numbering import (
     tables_of,
     with_numbers,
 )
+from hornbeam_server.txlayer.ddl.tasks import Tasks
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.manager import TransactionManager
 
@@ -97,7 +97,7 @@ class CatalogKeeper:
         self._clock = clock
         self._steps = steps
         self.changing = asyncio.Lock()
-        self.changes = Changes()
+        self.tasks = Tasks()
         self._building: asyncio.Task[None] | None = None
         self._build_at = 0
         """T of the next builds: not before the `since` of the catalog in force, and not before this
@@ -121,8 +121,8 @@ class CatalogKeeper:
         self._leading, self._build_at = (claim, barrier), at
         self._begin_builds()
         if self.state.catalog.copies:
-            self.changes.spawn(self.abandon_copies(self.state.catalog.copies))
-        self.changes.spawn(self._tidy_up(barrier))
+            self.tasks.spawn(self.abandon_copies(self.state.catalog.copies))
+        self.tasks.spawn(self._tidy_up(barrier))
 
     @property
     def leads(self) -> bool:
@@ -174,7 +174,7 @@ class CatalogKeeper:
         its caller is cancelled.
         """
         self.led()
-        await self.changes.carry_out(self._change(make, external, splits, renames))
+        await self.tasks.carry_out(self._change(make, external, splits, renames))
 
     async def _change(
         self,
@@ -216,7 +216,7 @@ class CatalogKeeper:
                 self._begin_builds()
             gone = tables_of(current) - tables_of(catalog)
             if gone:
-                self.changes.spawn(self._drop_unread(gone, catalog.version))
+                self.tasks.spawn(self._drop_unread(gone, catalog.version))
 
     async def _begin_behind(self, catalog: Catalog, current: Catalog) -> None:
         """Move identity columns whose start changes while their counter stays the same."""
@@ -253,7 +253,7 @@ class CatalogKeeper:
         """
         if adopted_states(self.state.catalog, built) != self.state.catalog.states:
             self.led()
-            await self.changes.carry_out(self._adopt(built))
+            await self.tasks.carry_out(self._adopt(built))
 
     async def _adopt(self, built: Mapping[str, int]) -> None:
         async with self.changing:
@@ -307,7 +307,7 @@ class CatalogKeeper:
 
         if to_rebuild(self.state.catalog):
             await self.change(make, external=True)
-        await self.changes.carry_out(self._take_over(asked))
+        await self.tasks.carry_out(self._take_over(asked))
         return list(build_records.external_families(self.state.catalog, asked))
 
     async def rebuild(self, names: Iterable[str]) -> None:
@@ -365,7 +365,7 @@ class CatalogKeeper:
         no external build, Unavailable.
         """
         self.led()
-        await self.changes.carry_out(self._finish(rows, span, scanned))
+        await self.tasks.carry_out(self._finish(rows, span, scanned))
 
     async def _finish(self, rows: Mapping[str, int], span: Span, scanned: int) -> None:
         async with self.changing:
@@ -437,7 +437,7 @@ class CatalogKeeper:
     def _complete(self, names: Mapping[str, str]) -> None:
         tables = {table for table in names if not self.known(table).missing}
         if tables:
-            self.changes.spawn(self._completed(tables))
+            self.tasks.spawn(self._completed(tables))
 
     async def _completed(self, tables: set[str]) -> None:
         """Make `tables`, which have all their rows, readable. A schema change that runs first drops
@@ -456,11 +456,11 @@ class CatalogKeeper:
 
     async def wait_built(self) -> None:
         """Return when no build or change is under way. Raises the error of one that fails."""
-        await self.changes.wait()
+        await self.tasks.wait()
 
     async def close(self) -> None:
         """Stop builds and changes. Builds begin again at the next start."""
-        await self.changes.close()
+        await self.tasks.close()
 
     # ------------------------------------------------------------ inside
 
@@ -534,7 +534,7 @@ class CatalogKeeper:
         for name in names:
             total = catalog.row_count.get(scanned_relation(catalog, name))
             self.builds[name] = Build(name, self._build_at, total=total)
-        self._building = self.changes.spawn(self._build(build_order(catalog, names)))
+        self._building = self.tasks.spawn(self._build(build_order(catalog, names)))
 
     async def _stop_building(self) -> None:
         """Stop the builds of this node. A build must end under the catalog that it began under:
@@ -554,7 +554,7 @@ class CatalogKeeper:
             if catalog.layout(name).source in catalog.transactional_view and self.builds[name].error
         }
         if failed:  # in a task of its own: the change stops this one
-            self.changes.spawn(self._persistently(partial(self._quarantine, failed)))
+            self.tasks.spawn(self._persistently(partial(self._quarantine, failed)))
 
     async def _build_round(self, catalog: Catalog, codecs: Codecs, waiting: list[str]) -> None:
         """Build all names in `waiting`, and remove those that have ended. A build that a service

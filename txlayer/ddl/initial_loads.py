@@ -53,7 +53,7 @@ class InitialLoads:
         entries in views and indexes, are on disk. `numbers`: the minimum and maximum of each
         identity column in them. Raises NotFound, Unavailable."""
         self._keeper.led()
-        await self._keeper.changes.carry_out(self._finish(number, relation, span, rows, numbers))
+        await self._keeper.tasks.carry_out(self._finish(number, relation, span, rows, numbers))
 
     async def _finish(
         self,

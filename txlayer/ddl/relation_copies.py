@@ -53,7 +53,7 @@ class RelationCopies:
         does not fit; nothing has changed then.
         """
         self._keeper.led()
-        await self._keeper.changes.carry_out(self._change(make, external, renames))
+        await self._keeper.tasks.carry_out(self._change(make, external, renames))
 
     async def _change(self, make: Make, external: bool, renames: Sequence[Rename]) -> None:
         copies: tuple[Copy, ...] = ()

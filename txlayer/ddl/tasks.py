@@ -1,4 +1,4 @@
-"""The changes and builds that a leader has under way."""
+"""Tasks that outlive their callers: the changes and builds of a leader."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hornbeam_server.schema.errors import Unavailable
 _LOG = structlog.get_logger(__name__)
 
 
-class Changes:
-    """Runs each change as a task that outlives its caller."""
+class Tasks:
+    """The tasks that are under way."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
