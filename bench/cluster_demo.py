@@ -109,7 +109,7 @@ def _demonstrate(nodes: NodeProcesses, options: Options, console: Console) -> Re
         rate = _load(db, size, console)
         console.rule(
             f"{options.sessions} emulated browsers over REST for {options.seconds:g} s;"
-            " the node that keeps the live view and the one that leads are killed meanwhile"
+            " the node that keeps the live view and the one that leads are killed"
         )
         measured, watched, take_over_s = asyncio.run(_run_browsers(nodes, size, options, console))
         console.rule("Every view and index recomputed by DuckDB and compared")

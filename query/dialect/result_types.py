@@ -1,6 +1,6 @@
 """The types of functions' results, where they do not depend on the arguments.
 
-Functions of JSONB, of arrays and those that Python computes have their types beside them
+Functions of JSONB, of arrays and those that Python computes are listed with their types
 (`jsonb.FUNCTIONS`, `arrays.FUNCTIONS`, `value_functions.FUNCTIONS`), and are asked first: `length`
 of bytes is such a function. The types are those that Hornbeam's results have: a length is a BIGINT
 (PostgreSQL: INTEGER).
