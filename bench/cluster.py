@@ -42,7 +42,7 @@ from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.collector import settle_collector
 from hornbeam_server.storage.ports import NEWEST, Put
 from hornbeam_server.txlayer.cluster.membership_view import slot_of
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from hornbeam_server.txlayer.statements.requests import Statement, TransactionRequest
 
 CUSTOMERS = 2_000
 CLIENTS = 64

@@ -49,7 +49,7 @@ from hornbeam_server.query.execution.loops import NativePlan
 from hornbeam_server.query.loops_plan import plan_native
 from hornbeam_server.schema.collector import settle_collector
 from hornbeam_server.storage.snapshot import Snapshot
-from hornbeam_server.txlayer.transactions.requests import Timings
+from hornbeam_server.txlayer.statements.requests import Timings
 
 LOAD_BATCH = 5_000
 DELTA_ROWS = 20

@@ -41,8 +41,9 @@ from hornbeam_server.txlayer.ddl.barrier import OwnBarrier
 from hornbeam_server.txlayer.ddl.catalog_keeper import CatalogKeeper
 from hornbeam_server.txlayer.ddl.claim import NO_CATALOG, Claim, load_catalog
 from hornbeam_server.txlayer.ddl.claim import TABLE as CATALOG_TABLE
-from hornbeam_server.txlayer.transactions import identity_columns, outcomes
-from hornbeam_server.txlayer.transactions.locks import Locks, LockTable
+from hornbeam_server.txlayer.locking.locks import Locks, LockTable
+from hornbeam_server.txlayer.statements import identity_columns
+from hornbeam_server.txlayer.transactions import outcomes
 from hornbeam_server.txlayer.transactions.manager import TransactionLimits, TransactionManager
 
 _LOG = structlog.get_logger(__name__)

@@ -49,14 +49,14 @@ from hornbeam_server.txlayer.cluster.member import Member
 from hornbeam_server.txlayer.commit.snapshots import Snapshots
 from hornbeam_server.txlayer.ddl.initial_loads import InitialLoads
 from hornbeam_server.txlayer.ddl.relation_copies import RelationCopies
-from hornbeam_server.txlayer.transactions import outcomes
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.statements.requests import (
     InsertRows,
     Parameters,
     Statement,
     TransactionRequest,
     TransactionResult,
 )
+from hornbeam_server.txlayer.transactions import outcomes
 from hornbeam_server.viewselect.watch import Watch
 
 

@@ -1,7 +1,7 @@
 """Names of the columns of views that are in force.
 
 An output column that a SELECT does not name gets a name by a rule
-(`query/binding/output_names.py`). The rule may change; the columns of a stored view do not.
+(`query/parsing/output_names.py`). The rule may change; the columns of a stored view do not.
 """
 
 from __future__ import annotations

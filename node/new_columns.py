@@ -19,7 +19,7 @@ from hornbeam_server.schema.errors import NotNullViolation, Unsupported
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Relation, Schema
 from hornbeam_server.schema.sequences import differs_by_row
 from hornbeam_server.schema.types import Value
-from hornbeam_server.txlayer.transactions.default_expressions import compile_default
+from hornbeam_server.txlayer.statements.default_expressions import compile_default
 
 
 async def with_values_in_older_rows(

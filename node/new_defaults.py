@@ -14,7 +14,7 @@ from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.domains import relation_of
 from hornbeam_server.schema.errors import SqlError, UnknownName
 from hornbeam_server.schema.model import Column, Relation, Schema
-from hornbeam_server.txlayer.transactions.default_expressions import (
+from hornbeam_server.txlayer.statements.default_expressions import (
     compile_default,
     default_expressions,
 )

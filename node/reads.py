@@ -13,10 +13,10 @@ from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.deferred_views import DeferredViews, Freshness, StaleAnswers
 from hornbeam_server.node.ownership import Ownership
 from hornbeam_server.query.binding.binder import OutputColumn
-from hornbeam_server.query.binding.sequence_calls import names_sequences
 from hornbeam_server.query.engine import PreparedQuery, QueryStream
 from hornbeam_server.query.execution.measures import Measures, Measuring
 from hornbeam_server.query.explain import Explanation
+from hornbeam_server.query.parsing.sequence_calls import names_sequences
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import (
     Corruption,
@@ -32,17 +32,17 @@ from hornbeam_server.storage.direct import DirectSnapshot
 from hornbeam_server.storage.ports import DirectReader
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import CATALOG, Overlay, ReadItem, RowReader, Snapshot
-from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
-from hornbeam_server.txlayer.transactions.identity_columns import Numbers
-from hornbeam_server.txlayer.transactions.numbered_queries import NumberedQuery, numbered_query
-from hornbeam_server.txlayer.transactions.read_checks import noting_store
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.locking.read_checks import noting_store
+from hornbeam_server.txlayer.statements.identity_columns import Numbers
+from hornbeam_server.txlayer.statements.requests import (
     Parameters,
     Replay,
     SqlWork,
     require_admitted,
 )
-from hornbeam_server.txlayer.transactions.write_explanations import write_explanation
+from hornbeam_server.txlayer.statements.write_explanations import write_explanation
+from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
+from hornbeam_server.txlayer.transactions.numbered_queries import NumberedQuery, numbered_query
 
 _DIRECT = {"bookmark", "use_views"}
 """The options of a query that a direct read takes."""

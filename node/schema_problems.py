@@ -25,7 +25,7 @@ from hornbeam_server.schema.errors import SqlError, UnknownName
 from hornbeam_server.schema.model import Column, DeclaredIndex, Domain, Relation, Schema
 from hornbeam_server.schema.problems import Subject
 from hornbeam_server.schema.sequences import sequences_in
-from hornbeam_server.txlayer.transactions.default_expressions import (
+from hornbeam_server.txlayer.statements.default_expressions import (
     compile_default,
     default_expressions,
 )

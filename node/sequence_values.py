@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from hornbeam_server.query.binding.parse import parse
-from hornbeam_server.query.binding.sequence_calls import sequence_named
+from hornbeam_server.query.parsing.parse import parse
+from hornbeam_server.query.parsing.sequence_calls import sequence_named
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.counters import Counter
 from hornbeam_server.schema.ddl.sources import Source
@@ -21,7 +21,7 @@ from hornbeam_server.schema.sequences import argument_of
 from hornbeam_server.schema.sqltext import tokenize
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.types import Row
-from hornbeam_server.txlayer.transactions.requests import Parameters
+from hornbeam_server.txlayer.statements.requests import Parameters
 
 Fetch = Callable[[str, Parameters], Awaitable[list[Row]]]
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET}

@@ -12,12 +12,12 @@ from hornbeam_server.node.reads import Reads
 from hornbeam_server.node.schema_plans import program_of
 from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.errors import NotFound
-from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.statements.requests import (
     RepairRows,
     TransactionRequest,
     TransactionResult,
 )
+from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.views.verify import (
     Checked,
     Progress,

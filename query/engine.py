@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from hornbeam_server.query.binding.algebra import StatementKind
 from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn, Use, bind
-from hornbeam_server.query.binding.locking import LOCKING
 from hornbeam_server.query.binding.parameters import Misfit, read, readers, with_literals
 from hornbeam_server.query.dialect.duckdb_types import from_record_batch, with_labels
 from hornbeam_server.query.duckdb.session import DuckSession
@@ -31,6 +30,7 @@ from hornbeam_server.query.execution.measures import Measures, begins
 from hornbeam_server.query.explain import Explanation, Ran, explain
 from hornbeam_server.query.optimizer.plain_views import with_merged_views
 from hornbeam_server.query.optimizer.rewrite import Rewritten, rewrite
+from hornbeam_server.query.parsing.locking import LOCKING
 from hornbeam_server.query.planner import Plan, plan_query, plan_spilling
 from hornbeam_server.query.sharing import Split, split
 from hornbeam_server.query.workers.control import Options

@@ -18,7 +18,6 @@ from hornbeam_server.query.binding.algebra import (
     Block,
     Comparison,
     Filter,
-    Parameter,
     ParameterList,
 )
 from hornbeam_server.query.binding.binder import BoundQuery
@@ -51,6 +50,7 @@ from hornbeam_server.query.optimizer.implied_filters import BlockPlaces, find_hi
 from hornbeam_server.query.optimizer.join_order import nested_loops, order_joins
 from hornbeam_server.query.optimizer.key_ranges import values_of
 from hornbeam_server.query.optimizer.uncorrelated_subqueries import Lift, candidates
+from hornbeam_server.query.parsing.placeholders import Parameter
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.trees import supersede, unlink, unlink_all
 from hornbeam_server.schema.types import Row

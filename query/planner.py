@@ -11,7 +11,6 @@ from sqlglot import exp
 from hornbeam_server.query.binding.algebra import Block, EquiJoin, Filter
 from hornbeam_server.query.binding.binder import BoundQuery
 from hornbeam_server.query.binding.blocks import joinable
-from hornbeam_server.query.binding.placeholders import named_placeholder
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.duckdb_plan import LiftedQuery, ResidualPlan, SourceRead
 from hornbeam_server.query.execution.loops import NativePlan
@@ -21,6 +20,7 @@ from hornbeam_server.query.optimizer.access_paths import Access, choose, fewest_
 from hornbeam_server.query.optimizer.implied_filters import BlockPlaces, find_hints
 from hornbeam_server.query.optimizer.join_order import order_joins
 from hornbeam_server.query.optimizer.uncorrelated_subqueries import candidates
+from hornbeam_server.query.parsing.placeholders import named_placeholder
 from hornbeam_server.schema.catalog import Catalog, Layout
 from hornbeam_server.schema.trees import unlink
 

@@ -17,7 +17,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.types import Value

@@ -15,7 +15,6 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.algebra import Block, Comparison, ForeignKeyJoin, Source
 from hornbeam_server.query.binding.blocks import ColumnOf
-from hornbeam_server.query.binding.parse import DIALECT
 from hornbeam_server.query.dialect.aggregates import Function
 from hornbeam_server.query.dialect.grammar import identifier
 from hornbeam_server.query.optimizer.aggregate_blocks import (
@@ -26,6 +25,7 @@ from hornbeam_server.query.optimizer.aggregate_blocks import (
     is_call,
     type_of,
 )
+from hornbeam_server.query.parsing.parse import DIALECT
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.model import Schema
 from hornbeam_server.schema.trees import unlink, unlink_gone

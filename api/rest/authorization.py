@@ -20,9 +20,9 @@ from hornbeam_server.api.rest.request_models import ExplainBody, QueryBody, Tran
 from hornbeam_server.api.security.roles import Grant, Principal, Role, may_validate, sees
 from hornbeam_server.query.binding.binder import bind_tree
 from hornbeam_server.query.binding.information_schema import read_in
-from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.binding.plain_views import names_in
-from hornbeam_server.query.binding.sequence_calls import draws, owners_of_draws
+from hornbeam_server.query.parsing.parse import parse
+from hornbeam_server.query.parsing.sequence_calls import draws, owners_of_draws
 from hornbeam_server.schema.caches import cached
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import (

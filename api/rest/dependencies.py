@@ -24,7 +24,7 @@ from hornbeam_server.node.node import Serving
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded
-from hornbeam_server.txlayer.transactions.requests import OtherCatalog, Parameters
+from hornbeam_server.txlayer.statements.requests import OtherCatalog, Parameters
 
 T = TypeVar("T")
 R = TypeVar("R")

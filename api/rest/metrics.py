@@ -20,7 +20,7 @@ from hornbeam_server.node.live.lags import BOUNDS_S, Lags
 from hornbeam_server.schema.errors import Unavailable
 from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.txlayer.cluster.member import Member
-from hornbeam_server.txlayer.transactions.requests import TransactionResult
+from hornbeam_server.txlayer.statements.requests import TransactionResult
 
 now_s = SystemClock().monotonic
 """Seconds of a clock for the durations of requests. The clock of the event loop would stand still

@@ -25,8 +25,7 @@ from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.renames import Rename
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import ReadItem
-from hornbeam_server.txlayer.transactions.manager import TransactionLimits
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.statements.requests import (
     Parameters,
     Precondition,
     RepeatedStatement,
@@ -35,6 +34,7 @@ from hornbeam_server.txlayer.transactions.requests import (
     Statement,
     TransactionRequest,
 )
+from hornbeam_server.txlayer.transactions.manager import TransactionLimits
 from hornbeam_server.txlayer.views.refresh_groups import Finished
 
 MAX_SQL = 1_000_000

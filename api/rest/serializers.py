@@ -46,7 +46,7 @@ from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.types import Kind, Row, Value, enumeration_of
 from hornbeam_server.schema.views import DeferredView, PlainView, TransactionalView
 from hornbeam_server.storage.read_ranges import ReadRange
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.statements.requests import (
     StatementResult,
     Timings,
     TransactionResult,

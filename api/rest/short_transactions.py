@@ -27,7 +27,7 @@ from hornbeam_server.node.database import Database
 from hornbeam_server.node.node import Serving
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import HornbeamError
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from hornbeam_server.txlayer.statements.requests import Statement, TransactionRequest
 
 PATH = "/v1/transactions"
 _MAX_KEY = 255

@@ -16,7 +16,7 @@ from bench.measure import Figure, ratios, seconds
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.node.settings import load_settings
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from hornbeam_server.txlayer.statements.requests import Statement, TransactionRequest
 
 ENTRY, VIEW = "entry", "total"
 GROUP = f"SELECT entries, amount FROM {VIEW} WHERE e_a_id = ?"

@@ -58,11 +58,11 @@ from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Log, Put, TableStor
 from hornbeam_server.storage.snapshot import Snapshot
 from hornbeam_server.storage.tables import create_tables
 from hornbeam_server.txlayer.commit.hlc import HybridClock
-from hornbeam_server.txlayer.transactions.requests import Parameters
-from hornbeam_server.txlayer.transactions.roots import RootName, Roots
-from hornbeam_server.txlayer.transactions.write_compiler import compile_write
-from hornbeam_server.txlayer.transactions.write_parameters import bind_parameters
-from hornbeam_server.txlayer.transactions.write_plans import (
+from hornbeam_server.txlayer.locking.roots import RootName, Roots
+from hornbeam_server.txlayer.statements.requests import Parameters
+from hornbeam_server.txlayer.statements.write_compiler import compile_write
+from hornbeam_server.txlayer.statements.write_parameters import bind_parameters
+from hornbeam_server.txlayer.statements.write_plans import (
     ByKey,
     BySearch,
     Defaulted,

@@ -25,8 +25,8 @@ from sqlglot.generator import Generator
 
 from bench.peers.port import Cannot
 from hornbeam_server.query.binding.binder import bind
-from hornbeam_server.query.binding.output_names import UNNAMED
 from hornbeam_server.query.optimizer.rewrite import rewrite
+from hornbeam_server.query.parsing.output_names import UNNAMED
 from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.model import Column, KeyPart
 from hornbeam_server.schema.types import ColumnType, Kind

@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.tpch import SCHEMA, VIEWS
 from hornbeam import Connection
 from hornbeam_server.maintain.deltas.nesting import written_out
-from hornbeam_server.query.binding.parse import DIALECT
+from hornbeam_server.query.parsing.parse import DIALECT
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import InvalidRequest
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from hornbeam_server.maintain.deltas.relations import labels_in_duckdb
-from hornbeam_server.query.binding.constants import CONSTANT
 from hornbeam_server.query.dialect.catalogue import VOLATILE
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.functions import function_name, is_aggregate
 from hornbeam_server.query.dialect.grammar import at
+from hornbeam_server.query.typing.constants import CONSTANT
 from hornbeam_server.schema.errors import Unsupported
 
 IN_ANY_ORDER = frozenset({"bool_and", "bool_or", "bit_and", "bit_or", "bit_xor", "count"})

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.binding.plain_views import parse_view
 from hornbeam_server.query.dialect.grammar import at
+from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import DeclaredView, Refresh
 

@@ -1,1 +1,1 @@
-"""From SQL text to bound blocks: parsing, names, types, constants."""
+"""From a syntax tree to bound blocks: names, in a catalog."""

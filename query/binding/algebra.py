@@ -12,6 +12,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any
 
+from hornbeam_server.query.parsing.placeholders import Parameter
 from hornbeam_server.schema.model import ForeignKey
 
 
@@ -71,13 +72,6 @@ class Filter:
     column: str
     comparison: Comparison
     values: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """`?` number `name` (from 0), or `:name`."""
-
-    name: int | str
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,17 +12,17 @@ annotations in the nodes' `meta`, which copies keep and which rewriting and exec
   by its visible name and its output name;
 * `Column.meta["alias"]` = True: the reference means an output column of its own SELECT;
 * `Alias.meta["figured"]`: the name of an output column that the statement does not name
-  (`query/binding/output_names.py`);
+  (`query/parsing/output_names.py`);
 * `Join.meta["pairs"]` = the columns that USING or NATURAL equates, each as in `Column.meta`,
   followed by its visible name;
 * `Subquery.meta["view"]` = the name of the plain view whose SELECT it is
   (`query/binding/plain_views.py`);
-* `Placeholder.meta["parameter"]` = its `Parameter` (`query/binding/parse.py`), and `meta["use"]` =
+* `Placeholder.meta["parameter"]` = its `Parameter` (`query/parsing/parse.py`), and `meta["use"]` =
   its `Use`, if it is compared or cast.
 
-The binder also settles comparisons with constants (`query/binding/comparisons.py`).
+The binder also settles comparisons with constants (`query/typing/comparisons.py`).
 
-The binder refuses everything that `query/binding/parse.py` refuses; FROM items other than
+The binder refuses everything that `query/parsing/parse.py` refuses; FROM items other than
 relations, readable views, CTEs, VALUES, subqueries and the table functions `range`,
 `generate_series`, `unnest`; PIVOT, TABLESAMPLE, AT, POSITIONAL JOIN, whole rows as values.
 """
@@ -39,13 +39,9 @@ from hornbeam_server.query.binding import index_expressions, information_schema
 from hornbeam_server.query.binding.algebra import (
     BoundStatement,
     Order,
-    Parameter,
     Source,
     StatementKind,
 )
-from hornbeam_server.query.binding.alternatives import spell_out
-from hornbeam_server.query.binding.arrays import mark_array
-from hornbeam_server.query.binding.assignments import both_sides
 from hornbeam_server.query.binding.blocks import (
     Conjunct,
     Gathered,
@@ -54,28 +50,13 @@ from hornbeam_server.query.binding.blocks import (
     make_block,
     split,
 )
-from hornbeam_server.query.binding.comparisons import EXCHANGED, is_assignment, settle
-from hornbeam_server.query.binding.constants import CONSTANT, named_type
 from hornbeam_server.query.binding.dependencies import dependent_columns
 from hornbeam_server.query.binding.distinct_orders import foreign_key, undetermined_key
-from hornbeam_server.query.binding.documents import mark_jsonb, require_order
-from hornbeam_server.query.binding.element_assignments import write_out_elements
-from hornbeam_server.query.binding.enumerations import (
-    assign_label,
-    check_merged,
-    check_places,
-    common_type_of_sides,
-    label_type,
-    name_types,
-    settle_labels,
-)
 from hornbeam_server.query.binding.identities import (
     excluded_names,
     omit_identities,
     write_out_natural,
 )
-from hornbeam_server.query.binding.joins_in_parentheses import open_first_joins
-from hornbeam_server.query.binding.literals import typed
 from hornbeam_server.query.binding.merges import name_source, spell_inserts
 from hornbeam_server.query.binding.names import (
     ANONYMOUS,
@@ -87,21 +68,13 @@ from hornbeam_server.query.binding.names import (
     derived_item,
     unknown,
 )
-from hornbeam_server.query.binding.nesting import too_deep
-from hornbeam_server.query.binding.output_names import FIGURED, VALUE, name_output
-from hornbeam_server.query.binding.parse import DIALECT, parse
 from hornbeam_server.query.binding.plain_views import STORED, stand_in
-from hornbeam_server.query.binding.schema_names import OF_SYSTEM, SCHEMA
-from hornbeam_server.query.binding.sequence_calls import OF_COLUMN, put_owned_sequences
-from hornbeam_server.query.binding.spellings import read_text
 from hornbeam_server.query.binding.stars import with_ordered_stars
 from hornbeam_server.query.binding.texts_that_meet import (
     common_type,
     type_texts,
     type_texts_of_sides,
 )
-from hornbeam_server.query.binding.truth import CONDITIONS, check_conditions
-from hornbeam_server.query.binding.value_functions import mark_values, value_type
 from hornbeam_server.query.dialect.arrays import function_of as function_of_arrays
 from hornbeam_server.query.dialect.arrays import result_type as type_of_array_function
 from hornbeam_server.query.dialect.calls_in_from import TABLE_FUNCTIONS
@@ -146,6 +119,33 @@ from hornbeam_server.query.dialect.sums import (
     sum_type,
 )
 from hornbeam_server.query.dialect.text_arrays import written_text
+from hornbeam_server.query.parsing.alternatives import spell_out
+from hornbeam_server.query.parsing.assignments import both_sides
+from hornbeam_server.query.parsing.element_assignments import write_out_elements
+from hornbeam_server.query.parsing.joins_in_parentheses import open_first_joins
+from hornbeam_server.query.parsing.nesting import too_deep
+from hornbeam_server.query.parsing.output_names import FIGURED, VALUE, name_output
+from hornbeam_server.query.parsing.parse import DIALECT, parse
+from hornbeam_server.query.parsing.placeholders import Parameter
+from hornbeam_server.query.parsing.schema_names import OF_SYSTEM, SCHEMA
+from hornbeam_server.query.parsing.sequence_calls import OF_COLUMN, put_owned_sequences
+from hornbeam_server.query.typing.arrays import mark_array
+from hornbeam_server.query.typing.comparisons import EXCHANGED, is_assignment, settle
+from hornbeam_server.query.typing.constants import CONSTANT, named_type
+from hornbeam_server.query.typing.documents import mark_jsonb, require_order
+from hornbeam_server.query.typing.enumerations import (
+    assign_label,
+    check_merged,
+    check_places,
+    common_type_of_sides,
+    label_type,
+    name_types,
+    settle_labels,
+)
+from hornbeam_server.query.typing.literals import typed
+from hornbeam_server.query.typing.spellings import read_text
+from hornbeam_server.query.typing.truth import CONDITIONS, check_conditions
+from hornbeam_server.query.typing.value_functions import mark_values, value_type
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.counters import sequence_names
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
@@ -249,7 +249,7 @@ Scope = dict[str, _Shape]
 @dataclass
 class _Select:
     """The binder's state for one SELECT or write. `aliases` are the names that the statement gives
-    to output columns, `figured` those that it does not (`query/binding/output_names.py`), and
+    to output columns, `figured` those that it does not (`query/parsing/output_names.py`), and
     `twice` the names of several different output columns. `names_outputs`: the clause that is bound
     knows `aliases` in expressions."""
 

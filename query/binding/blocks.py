@@ -35,11 +35,11 @@ from hornbeam_server.query.binding.algebra import (
     Filter,
     ForeignKeyJoin,
     Order,
-    Parameter,
     Source,
 )
-from hornbeam_server.query.binding.constants import comparand, fold, same_type
 from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
+from hornbeam_server.query.parsing.placeholders import Parameter
+from hornbeam_server.query.typing.constants import comparand, fold, same_type
 from hornbeam_server.schema.model import ForeignKey, Schema
 from hornbeam_server.schema.types import ColumnType, Kind
 

@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.algebra import Source
 from hornbeam_server.query.binding.blocks import Resolve, SourceColumn
-from hornbeam_server.query.binding.constants import CONSTANT
 from hornbeam_server.query.dialect.duckdb_types import quoted
+from hornbeam_server.query.typing.constants import CONSTANT
 from hornbeam_server.schema.catalog import Catalog, IndexExpression, alone
 from hornbeam_server.schema.model import Relation
 from hornbeam_server.schema.trees import unlink

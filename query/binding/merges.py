@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from hornbeam_server.query.binding.names import Frame
-from hornbeam_server.query.binding.parse import OVERRIDING
+from hornbeam_server.query.parsing.parse import OVERRIDING
 
 
 def spell_inserts(tree: exp.Merge) -> None:

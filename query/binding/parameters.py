@@ -14,8 +14,8 @@ from typing import Any
 from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import USE, BoundQuery, Use, bind_tree
-from hornbeam_server.query.binding.comparands import Gap, given, own
-from hornbeam_server.query.binding.literals import literal
+from hornbeam_server.query.typing.comparands import Gap, given, own
+from hornbeam_server.query.typing.literals import literal
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Value

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.output_names import keep_names
-from hornbeam_server.query.binding.parse import parse
-from hornbeam_server.query.binding.schema_names import OWN_ALIAS, SCHEMA, names_cte
+from hornbeam_server.query.parsing.output_names import keep_names
+from hornbeam_server.query.parsing.parse import parse
+from hornbeam_server.query.parsing.schema_names import OWN_ALIAS, SCHEMA, names_cte
 from hornbeam_server.schema.model import DeclaredView
 from hornbeam_server.schema.views import PlainView
 

@@ -28,9 +28,9 @@ from hornbeam_server.query.binding.row_types import (
     relation_by_alias,
     relations_of_types,
 )
-from hornbeam_server.query.binding.schema_names import OWN_ALIAS, SCHEMA
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.query.dialect.grammar import tokenize
+from hornbeam_server.query.parsing.schema_names import OWN_ALIAS, SCHEMA
 from hornbeam_server.schema.catalog import Catalog, Forest, Index, State, WorkloadStatement
 from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.errors import BeingLoaded, InvalidRequest, SchemaError, SqlError

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.query.binding.information_schema import is_known
-from hornbeam_server.query.binding.parse import read_statement
-from hornbeam_server.query.binding.sequence_calls import OF_COLUMN
 from hornbeam_server.query.dialect.settings import is_show, show_as_query
+from hornbeam_server.query.parsing.parse import read_statement
+from hornbeam_server.query.parsing.sequence_calls import OF_COLUMN
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import UnknownName
 from hornbeam_server.schema.identifiers import identifier

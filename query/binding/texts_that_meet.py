@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.constants import CONSTANT
 from hornbeam_server.query.binding.names import OutputColumn
-from hornbeam_server.query.binding.text_operands import text_as
 from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.query.dialect.sums import common_if_known, number_type
+from hornbeam_server.query.typing.constants import CONSTANT
+from hornbeam_server.query.typing.text_operands import text_as
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.trees import supersede
 from hornbeam_server.schema.types import ColumnType, Kind

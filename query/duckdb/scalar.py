@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from sqlglot import exp
 
-from hornbeam_server.query.binding.placeholders import number_placeholders, parameter_key
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import from_record_batch
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
+from hornbeam_server.query.parsing.placeholders import number_placeholders, parameter_key
 from hornbeam_server.query.workers.messages import Next, Query, Register, Request, Rows
 from hornbeam_server.query.workers.processes import Worker
 from hornbeam_server.schema.errors import SqlError, TypeMismatch, UnknownName

@@ -13,8 +13,6 @@ from typing import Any
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.constants import CONSTANT
-from hornbeam_server.query.binding.placeholders import number_placeholders, parameter_key
 from hornbeam_server.query.dialect.arrays import ARRAY, array_compared
 from hornbeam_server.query.dialect.arrays import arguments as array_arguments
 from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, Parameter, arguments
@@ -53,6 +51,8 @@ from hornbeam_server.query.expressions.operands import (
     column_getter,
     constant,
 )
+from hornbeam_server.query.parsing.placeholders import number_placeholders, parameter_key
+from hornbeam_server.query.typing.constants import CONSTANT
 from hornbeam_server.schema.types import ColumnType, Row, Value, compared_type
 
 MAY_BE_NAN = "may_be_nan"

@@ -14,13 +14,13 @@ from functools import lru_cache
 from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import bind_tree
-from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.query.dialect.functions import is_current_time, makes_or_takes_rows
 from hornbeam_server.query.expressions.compiler import CompiledExpression, compile_expression
 from hornbeam_server.query.expressions.conversions import compile_with_casts
 from hornbeam_server.query.expressions.operands import NUMBERS, Scope
 from hornbeam_server.query.expressions.patterns import write_patterns
+from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.query.values.domains import domain_violation
 from hornbeam_server.schema.catalog import RELATIONS, alone
 from hornbeam_server.schema.errors import (

@@ -21,10 +21,10 @@ from hornbeam_server.query.binding.algebra import (
     Comparison,
     EquiJoin,
     Filter,
-    Parameter,
     ParameterList,
 )
 from hornbeam_server.query.optimizer.partial_indexes import implies
+from hornbeam_server.query.parsing.placeholders import Parameter
 from hornbeam_server.schema.catalog import Catalog, Index, Layout
 from hornbeam_server.schema.views import ProjectedView
 

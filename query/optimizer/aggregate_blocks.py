@@ -11,7 +11,6 @@ from sqlglot import exp
 from hornbeam_server.query.binding.algebra import Block
 from hornbeam_server.query.binding.binder import output_name
 from hornbeam_server.query.binding.blocks import Classes, ColumnOf, joinable, split
-from hornbeam_server.query.binding.constants import CONSTANT
 from hornbeam_server.query.dialect.aggregates import FUNCTIONS, Function
 from hornbeam_server.query.dialect.functions import function_name, is_aggregate
 from hornbeam_server.query.dialect.grammar import NAME, identifier
@@ -21,6 +20,7 @@ from hornbeam_server.query.optimizer.select_trees import (
     qualify,
     star_of,
 )
+from hornbeam_server.query.typing.constants import CONSTANT
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone
 from hornbeam_server.schema.types import ColumnType

@@ -10,8 +10,9 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from hornbeam_server.query.binding.algebra import Parameter, ParameterList
+from hornbeam_server.query.binding.algebra import ParameterList
 from hornbeam_server.query.optimizer.access_paths import Access, Parameters, Reach
+from hornbeam_server.query.parsing.placeholders import Parameter
 from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.types import Kind, Value
 from hornbeam_server.storage.codec.keyrange import KeyRange

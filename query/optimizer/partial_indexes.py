@@ -12,10 +12,10 @@ from sqlglot import exp
 from hornbeam_server.query.binding.algebra import Comparison, Filter
 from hornbeam_server.query.binding.binder import BoundQuery, bind
 from hornbeam_server.query.binding.blocks import split
-from hornbeam_server.query.binding.parse import DIALECT
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.query.optimizer.implied_comparisons import filter_implies
+from hornbeam_server.query.parsing.parse import DIALECT
 from hornbeam_server.schema.catalog import Catalog, Index, alone
 from hornbeam_server.schema.model import Relation
 from hornbeam_server.schema.trees import unlink, written

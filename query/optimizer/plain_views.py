@@ -16,7 +16,6 @@ from sqlglot import exp
 from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
 from hornbeam_server.query.binding.blocks import split
 from hornbeam_server.query.binding.names import distinct
-from hornbeam_server.query.binding.parse import DIALECT
 from hornbeam_server.query.binding.plain_views import VIEW
 from hornbeam_server.query.dialect.catalogue import VOLATILE
 from hornbeam_server.query.dialect.functions import function_name
@@ -31,6 +30,7 @@ from hornbeam_server.query.optimizer.select_trees import (
     qualify,
     star_of,
 )
+from hornbeam_server.query.parsing.parse import DIALECT
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.trees import unlink, unlink_gone, written
 

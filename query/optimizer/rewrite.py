@@ -24,7 +24,6 @@ from sqlglot import exp
 from hornbeam_server.query.binding.algebra import Block, Comparison, ForeignKeyJoin, StatementKind
 from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
 from hornbeam_server.query.binding.blocks import Classes, split
-from hornbeam_server.query.binding.parse import DIALECT
 from hornbeam_server.query.dialect.grammar import identifier
 from hornbeam_server.query.optimizer.aggregate_answers import Answer, Names, answer
 from hornbeam_server.query.optimizer.cover import MAX_CANDIDATES, best_disjoint
@@ -39,6 +38,7 @@ from hornbeam_server.query.optimizer.select_trees import (
     selects_of,
     view_table,
 )
+from hornbeam_server.query.parsing.parse import DIALECT
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
 from hornbeam_server.schema.views import JoinView

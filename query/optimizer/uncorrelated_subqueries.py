@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.algebra import Comparison, EquiJoin, Filter, Parameter
+from hornbeam_server.query.binding.algebra import Comparison, EquiJoin, Filter
 from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn
 from hornbeam_server.query.binding.blocks import joinable
 from hornbeam_server.query.optimizer.implied_filters import BlockPlaces, conjuncts
+from hornbeam_server.query.parsing.placeholders import Parameter
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.types import ColumnType
 

@@ -22,7 +22,7 @@ from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.storage.ports import TOMBSTONE, Put
 from hornbeam_server.storage.snapshot import Snapshot
-from hornbeam_server.txlayer.transactions.requests import Statement
+from hornbeam_server.txlayer.statements.requests import Statement
 from hornbeam_server.txlayer.views.refresh_groups import Finished
 from tests.txlayer.database_world import on_shop
 

@@ -13,7 +13,7 @@ from hornbeam_server.schema.model import DeclaredView
 from hornbeam_server.schema.views import DeferredView
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.ports import Put
-from hornbeam_server.txlayer.transactions.requests import Statement
+from hornbeam_server.txlayer.statements.requests import Statement
 from hornbeam_server.txlayer.views.refresh_groups import Finished
 from tests.api.api_world import DDL, world
 from tests.api.test_api_deferred import JumpingClock

@@ -26,7 +26,7 @@ from hornbeam_server.storage.simulated.files import SimulatedDisk, SimulatedFile
 from hornbeam_server.storage.simulated.store import SimulatedStore, SimulatedTables
 from hornbeam_server.storage.tcp.peers import TcpPeers
 from hornbeam_server.txlayer.cluster.assignment import Assignment
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from hornbeam_server.txlayer.statements.requests import Statement, TransactionRequest
 from tests.txlayer.database_world import until
 
 INSERT = "INSERT INTO t (a) VALUES (?)"

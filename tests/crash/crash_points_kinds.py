@@ -25,7 +25,7 @@ from hornbeam_server.schema.renames import Rename
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
 from hornbeam_server.storage.snapshot import Snapshot
 from hornbeam_server.txlayer.commit.failpoints import Step
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.statements.requests import (
     RepairRows,
     Statement,
     TransactionRequest,

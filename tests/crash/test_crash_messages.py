@@ -26,8 +26,8 @@ from hornbeam_server.txlayer.cluster.messages import (
     Unfinished,
     decode_request,
 )
+from hornbeam_server.txlayer.statements.requests import Statement, TransactionRequest
 from hornbeam_server.txlayer.transactions.outcomes import transaction_id_for
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
 from tests.txlayer.database_world import catalog_of
 from tests.txlayer.nodes_world import Nodes, nodes
 

@@ -27,7 +27,7 @@ from hornbeam_server.node.settings import Settings
 from hornbeam_server.query.dialect.duckdb_types import from_record_batch
 from hornbeam_server.schema.errors import HornbeamError
 from hornbeam_server.storage.codec.arrow import to_record_batch
-from hornbeam_server.txlayer.transactions.requests import Statement
+from hornbeam_server.txlayer.statements.requests import Statement
 from tests.duckdb_oracle import connect
 from tests.fuzz.fuzz_shop import PLAN, READS, ROWS, WRITES, times
 from tests.fuzz.sql_grammar import garbled, mutated, queries, writes

@@ -22,8 +22,8 @@ from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import ReadConflict, StatementTimeout
-from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from hornbeam_server.txlayer.locking.locks import LockOwner, Mode
+from hornbeam_server.txlayer.statements.requests import Statement, TransactionRequest
 
 SCHEMA = load_ddl("CREATE TABLE test (id INTEGER PRIMARY KEY, value INTEGER NOT NULL)")
 

@@ -30,7 +30,7 @@
  *   `near`, is at or above the first. It is complete where it was taken, for as long as that slave
  *   lives; no later commit, of any slave, is at or below it.
  * - All locks of a transaction are taken in one step. That hides waiting and wait-die, which is an
- *   argument about cycles (txlayer/transactions/locks.py) and about the lock table, not about faults.
+ *   argument about cycles (txlayer/locking/locks.py) and about the lock table, not about faults.
  * - A root is one row. Its further rows, views and indexes are puts of the same record.
  * - The store does not lose acknowledged puts, the log no synced record; what flush and the
  *   checkpoint's order are worth when a machine loses power is for the crash tests. The master is

@@ -13,7 +13,6 @@ from hornbeam_server.query.binding.algebra import (
     Comparison,
     EquiJoin,
     Filter,
-    Parameter,
     Source,
 )
 from hornbeam_server.query.optimizer.access_paths import (
@@ -27,6 +26,7 @@ from hornbeam_server.query.optimizer.access_paths import (
 )
 from hornbeam_server.query.optimizer.join_order import nested_loops, order_joins
 from hornbeam_server.query.optimizer.key_ranges import keys, ranges, successor
+from hornbeam_server.query.parsing.placeholders import Parameter
 from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.storage.codec.keyrange import KeyRange

@@ -13,12 +13,12 @@ from hornbeam_server.query.binding.algebra import (
     EquiJoin,
     Filter,
     Order,
-    Parameter,
     Source,
     StatementKind,
 )
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.optimizer.rewrite import rewrite
+from hornbeam_server.query.parsing.placeholders import Parameter
 from hornbeam_server.schema.errors import SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.types import ColumnType, Kind
 from tests.query.bindertables import FIXTURES, catalog, reflected, statements, view

@@ -8,7 +8,6 @@ import pytest
 from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import bind
-from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.macros import macro
 from hornbeam_server.query.expressions import compile_expression
 from hornbeam_server.query.expressions.declared import (
@@ -17,6 +16,7 @@ from hornbeam_server.query.expressions.declared import (
     with_generated,
 )
 from hornbeam_server.query.expressions.patterns import FITS, write_patterns
+from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import (

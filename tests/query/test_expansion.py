@@ -12,10 +12,10 @@ import pytest
 from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import bind
-from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.expansion import LARGE, copies_of
 from hornbeam_server.query.dialect.macros import definitions
+from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.query.planner import plan_residual
 from hornbeam_server.schema.errors import SqlError
 from tests.duckdb_oracle import connect

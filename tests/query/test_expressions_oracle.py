@@ -20,8 +20,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from hornbeam_server.query.binding.constants import named_type
-from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.definitions import Definitions
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import MEANING, column_type, from_record_batch
@@ -35,6 +33,8 @@ from hornbeam_server.query.expressions import (
 )
 from hornbeam_server.query.expressions.dates import FUNCTIONS, PARTS
 from hornbeam_server.query.expressions.text import SPACES, case_table, lower, upper
+from hornbeam_server.query.parsing.parse import parse
+from hornbeam_server.query.typing.constants import named_type
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value

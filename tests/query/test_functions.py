@@ -19,7 +19,6 @@ import pytest
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
-from hornbeam_server.query.binding.parse import OF_SERVER, parse
 from hornbeam_server.query.dialect.arrays import NAMES
 from hornbeam_server.query.dialect.catalogue import VOLATILE
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
@@ -29,6 +28,7 @@ from hornbeam_server.query.dialect.session import SESSION
 from hornbeam_server.query.dialect.templates import RENAMED, TEMPLATES
 from hornbeam_server.query.dialect.value_functions import CALLED
 from hornbeam_server.query.expressions import compile_expression
+from hornbeam_server.query.parsing.parse import OF_SERVER, parse
 from hornbeam_server.schema.errors import HornbeamError, SqlError, Unsupported
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.types import ColumnType, Kind

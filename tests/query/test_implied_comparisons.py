@@ -6,8 +6,9 @@ from itertools import product
 
 import pytest
 
-from hornbeam_server.query.binding.algebra import Comparison, Filter, Parameter
+from hornbeam_server.query.binding.algebra import Comparison, Filter
 from hornbeam_server.query.optimizer.implied_comparisons import filter_implies
+from hornbeam_server.query.parsing.placeholders import Parameter
 
 HALVES = [number / 2 for number in range(-1, 10)]
 """Values between the constants, at them and around them: as dense as the comparisons notice."""

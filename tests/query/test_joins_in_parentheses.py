@@ -5,7 +5,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from hornbeam_server.query.binding.joins_in_parentheses import open_first_joins
+from hornbeam_server.query.parsing.joins_in_parentheses import open_first_joins
 
 ON = {name: f"ON {name}.k = a.k" for name in "bcd"}
 FORMS = [

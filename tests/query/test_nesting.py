@@ -12,10 +12,10 @@ import pytest
 from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import bind
-from hornbeam_server.query.binding.nesting import MAX_NESTING, WIDTH
-from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.text_arrays import texts_in
 from hornbeam_server.query.engine import QueryEngine
+from hornbeam_server.query.parsing.nesting import MAX_NESTING, WIDTH
+from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.schema.errors import LimitExceeded, SqlError
 from tests.query.query_world import MemoryReader, make_catalog, sample
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hornbeam_server.query.binding.binder import bind
-from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import SchemaError, Unsupported

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from sqlglot import exp
 
-from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.value_functions import ANY, FUNCTIONS, over_simple, types_of
 from hornbeam_server.query.expressions import compile_expression
+from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.query.values.regexes import regex
 from hornbeam_server.schema.errors import HornbeamError, TypeMismatch
 from hornbeam_server.schema.types import ColumnType, Kind

@@ -15,7 +15,7 @@ from hornbeam_server.query.workers.processes import inline_worker
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import HornbeamError, Unsupported
 from hornbeam_server.schema.workload import load_query_log
-from hornbeam_server.txlayer.transactions.write_compiler import compile_write
+from hornbeam_server.txlayer.statements.write_compiler import compile_write
 from tests.query.query_world import make_catalog
 
 CATALOG = make_catalog()

@@ -15,8 +15,8 @@ from hornbeam_server.node.change_feed import Changes
 from hornbeam_server.schema.errors import Corruption, HornbeamError, SnapshotTooOld
 from hornbeam_server.storage.log.following import batches, changes
 from hornbeam_server.storage.log.format import segment_name
+from hornbeam_server.txlayer.statements.requests import TransactionResult
 from hornbeam_server.txlayer.transactions.outcomes import transaction_id_for
-from hornbeam_server.txlayer.transactions.requests import TransactionResult
 from tests.sim.oracle import every_batch
 from tests.sim.simulated_cluster import Cluster, NoAnswer
 

@@ -15,7 +15,7 @@ from typing import Any
 from hornbeam_server.node.database import Database
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import ReadItem
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.statements.requests import (
     Replay,
     Statement,
     StatementResult,

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from hornbeam_server.maintain.programs import Programs, compile_programs
 from hornbeam_server.query.binding import binder
-from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.query.workers import statements
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.statements import Statements

@@ -36,12 +36,12 @@ from hornbeam_server.schema.errors import (
 from hornbeam_server.storage.simulated.chaos import Chaos, Fault, Profile
 from hornbeam_server.storage.simulated.loop import SimulatedLoop, run_simulated
 from hornbeam_server.storage.snapshot import ReadItem
-from hornbeam_server.txlayer.transactions.outcomes import transaction_id_for
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.statements.requests import (
     Statement,
     TransactionRequest,
     TransactionResult,
 )
+from hornbeam_server.txlayer.transactions.outcomes import transaction_id_for
 from tests.sim.follower import Follower
 from tests.sim.oracle import check_every_commit, check_every_snapshot
 from tests.sim.shared_work import shared_work

@@ -8,7 +8,7 @@ import pytest
 from hornbeam_server.schema.errors import OutcomeUnknown, Unavailable
 from hornbeam_server.storage.simulated import files
 from hornbeam_server.storage.simulated.chaos import Chaos, Profile
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from hornbeam_server.txlayer.statements.requests import Statement, TransactionRequest
 from tests.sim.simulated_members import MembersCluster
 from tests.sim.stories import opened, run
 from tests.virtual_time import in_virtual_time

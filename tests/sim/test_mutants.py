@@ -42,7 +42,7 @@ def test_mutant_is_found(name):
 
 def test_mutant_that_breaks_nothing_survives():
     edit = Edit(
-        "hornbeam_server.txlayer.transactions.schema_gate",
+        "hornbeam_server.txlayer.locking.schema_gate",
         "self._inside += 1",
         "self._inside = 1 + self._inside",
     )

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from hornbeam_server.query.binding import binder
-from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.query.workers import statements
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.messages import Query

@@ -12,7 +12,7 @@ from hornbeam_server.schema.model import DeclaredIndex, KeyPart
 from hornbeam_server.storage.simulated.chaos import Chaos, Profile
 from hornbeam_server.storage.simulated.coordination import SESSION_S
 from hornbeam_server.txlayer.commit.failpoints import Step, no_steps
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from hornbeam_server.txlayer.statements.requests import Statement, TransactionRequest
 from tests.sim.simulated_cluster import Cluster
 from tests.sim.simulation import require_nothing_stuck
 from tests.sim.stories import opened, run

@@ -32,7 +32,7 @@ from hornbeam_server.schema.model import Relation
 from hornbeam_server.schema.types import Kind, Row
 from hornbeam_server.storage.log.records import commits
 from hornbeam_server.txlayer.ddl.claim import NO_CATALOG
-from hornbeam_server.txlayer.transactions.requests import Statement
+from hornbeam_server.txlayer.statements.requests import Statement
 from tests.sim.builds import require_built
 from tests.sim.oracle import every_batch
 from tests.sim.simulated_cluster import Cluster

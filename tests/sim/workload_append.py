@@ -24,7 +24,7 @@ from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import ConstraintViolation, UniqueViolation
 from hornbeam_server.schema.model import Schema
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.statements.requests import (
     Statement,
     StatementResult,
     TransactionResult,

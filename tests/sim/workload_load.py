@@ -35,7 +35,7 @@ from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.storage.snapshot import Snapshot
-from hornbeam_server.txlayer.transactions.requests import Statement
+from hornbeam_server.txlayer.statements.requests import Statement
 from tests.sim.builds import require_built
 from tests.sim.simulated_cluster import NoAnswer
 from tests.sim.simulation import Client, Journal

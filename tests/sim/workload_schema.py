@@ -23,7 +23,7 @@ from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import ConstraintViolation, StalePlan
 from hornbeam_server.schema.model import DeclaredIndex, KeyPart
-from hornbeam_server.txlayer.transactions.requests import Statement
+from hornbeam_server.txlayer.statements.requests import Statement
 from tests.sim.builds import require_built
 from tests.sim.simulation import Client, Journal
 from tests.txlayer.database_world import catalog_of

@@ -16,7 +16,7 @@ from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import ConstraintViolation
-from hornbeam_server.txlayer.transactions.requests import Statement
+from hornbeam_server.txlayer.statements.requests import Statement
 from tests.sim.simulation import Client, Journal
 from tests.txlayer.database_world import catalog_of
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put, TableReader
 from hornbeam_server.storage.read_ranges import NotingStore, ReadRange, after
 from hornbeam_server.storage.simulated.store import SimulatedStore
-from hornbeam_server.txlayer.transactions.guards import Guarded, Ranges
-from hornbeam_server.txlayer.transactions.read_checks import changed_range
+from hornbeam_server.txlayer.locking.guards import Guarded, Ranges
+from hornbeam_server.txlayer.locking.read_checks import changed_range
 
 TABLE, AT = "r.t.1", 10
 KEYS = st.binary(min_size=2, max_size=2).map(lambda b: bytes(each % 4 for each in b))

@@ -38,9 +38,9 @@ from hornbeam_server.txlayer.commit.committer import Committer
 from hornbeam_server.txlayer.commit.hlc import HybridClock
 from hornbeam_server.txlayer.commit.read_holds import Readers
 from hornbeam_server.txlayer.commit.snapshots import OwnSnapshots
-from hornbeam_server.txlayer.transactions.locks import LockName, LockTable
+from hornbeam_server.txlayer.locking.locks import LockName, LockTable
+from hornbeam_server.txlayer.locking.schema_gate import Gate
 from hornbeam_server.txlayer.transactions.row_count_deltas import Growth
-from hornbeam_server.txlayer.transactions.schema_gate import Gate
 from tests.txlayer.txlayer_world import MemoryLog, MemoryStore
 
 NOTHING = Catalog(0, Schema(()), Forest(()))

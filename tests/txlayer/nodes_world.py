@@ -33,7 +33,7 @@ from hornbeam_server.storage.simulated.peers import SimulatedNetwork, SimulatedP
 from hornbeam_server.storage.simulated.store import SimulatedStore, SimulatedTables
 from hornbeam_server.storage.source import LocalLogSource
 from hornbeam_server.txlayer.cluster.assignment import PATH, Assignment
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.statements.requests import (
     Statement,
     TransactionRequest,
     TransactionResult,

@@ -10,9 +10,9 @@ import msgspec
 
 from hornbeam_server.schema.errors import HornbeamError
 from hornbeam_server.storage.log.records import Commit
+from hornbeam_server.txlayer.statements.requests import TransactionRequest
 from hornbeam_server.txlayer.transactions import manager as manager_module
 from hornbeam_server.txlayer.transactions import outcomes
-from hornbeam_server.txlayer.transactions.requests import TransactionRequest
 from tests.txlayer.database_world import opened, settled
 
 commits_of = msgspec.msgpack.Decoder(Commit)

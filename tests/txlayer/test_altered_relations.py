@@ -18,7 +18,7 @@ from hornbeam_server.schema.errors import (
     TypeMismatch,
     UnknownName,
 )
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from hornbeam_server.txlayer.statements.requests import Statement, TransactionRequest
 from tests.txlayer.test_immediate_views import run
 
 TABLES = """

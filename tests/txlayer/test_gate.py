@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from hornbeam_server.schema.errors import Unavailable
-from hornbeam_server.txlayer.transactions.schema_gate import Gate
+from hornbeam_server.txlayer.locking.schema_gate import Gate
 from tests.virtual_time import in_virtual_time
 
 

@@ -26,7 +26,7 @@ from hornbeam_server.schema.errors import (
 )
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
 from hornbeam_server.storage.rocks import versions
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from hornbeam_server.txlayer.statements.requests import Statement, TransactionRequest
 from hornbeam_server.txlayer.transactions.searches import Searches
 from tests.txlayer.database_world import fill_load
 from tests.txlayer.test_transactions_loads import finish

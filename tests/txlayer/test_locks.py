@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hornbeam_server.schema.errors import StatementTimeout, TransactionAborted
-from hornbeam_server.txlayer.transactions.locks import FIRST, LockName, LockOwner, LockTable, Mode
+from hornbeam_server.txlayer.locking.locks import FIRST, LockName, LockOwner, LockTable, Mode
 from tests.txlayer.txlayer_world import settle
 
 S, X = Mode.SHARED, Mode.EXCLUSIVE
@@ -374,7 +374,7 @@ def test_a_lock_released_meanwhile_is_disturbed(mode):
 
 @pytest.mark.parametrize(("bound", "value"), [("REMEMBERED", 2), ("REMEMBERED_BYTES", 2)])
 def test_forgotten_names_count_as_disturbed(monkeypatch, bound, value):
-    monkeypatch.setattr(f"hornbeam_server.txlayer.transactions.locks.{bound}", value)
+    monkeypatch.setattr(f"hornbeam_server.txlayer.locking.locks.{bound}", value)
     locks, moments = LockTable(), []
     for name in "abac":
         moments.append(locks.known_releases())

@@ -13,8 +13,8 @@ from hornbeam_server.schema.errors import Unavailable
 from hornbeam_server.schema.model import DeclaredView, Refresh
 from hornbeam_server.storage.ports import NEWEST
 from hornbeam_server.txlayer.commit import committer as committers
+from hornbeam_server.txlayer.statements.requests import Statement, TransactionRequest
 from hornbeam_server.txlayer.transactions.outcomes import transaction_id_for
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
 from tests.txlayer.database_world import catalog_of
 from tests.txlayer.nodes_world import nodes
 from tests.txlayer.test_committer import batches, begin, held_puts, running

@@ -9,14 +9,7 @@ import pytest
 from hornbeam_server.schema.errors import Corruption, IdempotencyMismatch, InvalidRequest
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.storage.snapshot import ReadItem
-from hornbeam_server.txlayer.transactions.outcomes import (
-    TABLE,
-    encode_outcome,
-    find_outcome,
-    request_hash,
-    transaction_id_for,
-)
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.statements.requests import (
     InsertRows,
     Precondition,
     RepairRows,
@@ -24,6 +17,13 @@ from hornbeam_server.txlayer.transactions.requests import (
     StatementResult,
     TransactionRequest,
     TransactionResult,
+)
+from hornbeam_server.txlayer.transactions.outcomes import (
+    TABLE,
+    encode_outcome,
+    find_outcome,
+    request_hash,
+    transaction_id_for,
 )
 from tests.txlayer.txlayer_world import MemoryStore
 

@@ -30,7 +30,7 @@ from hornbeam_server.schema.errors import (
 )
 from hornbeam_server.txlayer.ddl import copy_records
 from hornbeam_server.txlayer.ddl.relation_copies import RelationCopies
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from hornbeam_server.txlayer.statements.requests import Statement, TransactionRequest
 from tests.txlayer.test_immediate_views import run
 
 TABLES = """

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hornbeam_server.node.schema_plans import PlanRequest
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.statements.requests import (
     InsertRows,
     RepeatedStatement,
     Statement,

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hornbeam_server.node.schema_plans import PlanRequest
-from hornbeam_server.txlayer.transactions.requests import Statement
+from hornbeam_server.txlayer.statements.requests import Statement
 from tests.txlayer.database_world import shop
 from tests.txlayer.short_world import both
 from tests.txlayer.test_transactions_law import begin, values_for, worlds

@@ -10,7 +10,7 @@ import pytest
 
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlanRequest
-from hornbeam_server.txlayer.transactions.requests import Statement
+from hornbeam_server.txlayer.statements.requests import Statement
 from tests.txlayer.database_world import settings
 
 DDL = """

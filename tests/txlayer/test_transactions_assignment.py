@@ -10,8 +10,8 @@ import pytest
 from hornbeam_server.query.duckdb import scalar
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import SqlError
-from hornbeam_server.txlayer.transactions import write_expressions
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from hornbeam_server.txlayer.statements import write_expressions
+from hornbeam_server.txlayer.statements.requests import Statement, TransactionRequest
 from tests.txlayer.database_world import catalog_of, opened, run_all
 
 DDL = """

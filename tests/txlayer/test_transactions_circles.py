@@ -8,7 +8,7 @@ import pytest
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.schema.errors import ForeignKeyViolation
-from hornbeam_server.txlayer.transactions.requests import InsertRows
+from hornbeam_server.txlayer.statements.requests import InsertRows
 from tests.txlayer.database_world import check, run_all, settings
 from tests.txlayer.test_transactions_statements import statements
 

@@ -11,7 +11,7 @@ from hornbeam_server.query.duckdb.session import DuckSession
 from hornbeam_server.query.workers.places import Preempted
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import LimitExceeded, StatementTimeout, Unsupported
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.statements.requests import (
     RepeatedStatement,
     Statement,
     TransactionRequest,

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from hornbeam_server.schema.errors import TransactionAborted
+from hornbeam_server.txlayer.locking.locks import LockOwner, Mode
 from hornbeam_server.txlayer.transactions import manager
-from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
 from tests.txlayer.database_world import on_shop, run_all, until
 from tests.txlayer.test_transactions_statements import FILL, statements
 

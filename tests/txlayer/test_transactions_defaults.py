@@ -8,12 +8,12 @@ import pytest
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import SqlError, TypeMismatch, UnknownName, Unsupported
-from hornbeam_server.txlayer.transactions.default_expressions import (
+from hornbeam_server.txlayer.statements.default_expressions import (
     compile_default,
     default_expressions,
 )
+from hornbeam_server.txlayer.statements.requests import Statement, TransactionRequest
 from hornbeam_server.txlayer.transactions.random_uuids import RandomUuids
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
 from tests.txlayer.database_world import catalog_of, opened, run_all
 
 DDL = """

@@ -20,7 +20,7 @@ from hornbeam_server.schema.errors import (
 )
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.txlayer.ddl import catalog_keeper
-from hornbeam_server.txlayer.transactions import identity_columns
+from hornbeam_server.txlayer.statements import identity_columns
 from tests.txlayer.database_world import catalog_of, opened, settings, stored_rows
 from tests.txlayer.nodes_world import nodes
 from tests.txlayer.test_transactions_schema import next_version

@@ -20,7 +20,7 @@ from hornbeam_server.schema.errors import ConstraintViolation, SqlError, Transac
 from hornbeam_server.schema.graph import without_circles
 from hornbeam_server.schema.model import Action
 from hornbeam_server.schema.types import Kind
-from hornbeam_server.txlayer.transactions.requests import InsertRows, TransactionRequest
+from hornbeam_server.txlayer.statements.requests import InsertRows, TransactionRequest
 from tests.strategies import SIMPLE_KINDS, few_values, rows_for, schemas
 from tests.txlayer.database_world import building, catalog_of, check, opened, settled, stored_rows
 from tests.txlayer.transactions_model import (

@@ -11,7 +11,7 @@ import pytest
 from hornbeam_server.schema.collector import spare_present
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, StatementTimeout
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from hornbeam_server.txlayer.statements.requests import Statement, TransactionRequest
 from tests.txlayer.database_world import catalog_of, opened
 
 DDL = "CREATE TABLE big (b_id INTEGER PRIMARY KEY, b_n BIGINT);"

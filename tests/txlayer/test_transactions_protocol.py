@@ -22,14 +22,14 @@ from hornbeam_server.schema.errors import (
 from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.storage.snapshot import ReadItem
 from hornbeam_server.txlayer.ddl import claim
-from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
-from hornbeam_server.txlayer.transactions.manager import TransactionLimits
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.locking.locks import LockOwner, Mode
+from hornbeam_server.txlayer.statements.requests import (
     InsertRows,
     Precondition,
     Statement,
     TransactionRequest,
 )
+from hornbeam_server.txlayer.transactions.manager import TransactionLimits
 from tests.txlayer.database_world import check, on_shop, opened, run_all, shop, until
 from tests.txlayer.test_transactions_constraints import outcomes_of, race
 from tests.txlayer.test_transactions_statements import FILL, on_full_shop, statements

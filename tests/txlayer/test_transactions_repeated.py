@@ -13,7 +13,7 @@ from hornbeam_server.schema.errors import (
     SqlError,
     UniqueViolation,
 )
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.statements.requests import (
     RepeatedStatement,
     Statement,
     TransactionRequest,

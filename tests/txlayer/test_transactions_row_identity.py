@@ -22,8 +22,8 @@ from hornbeam_server.schema.errors import (
     UnknownName,
 )
 from hornbeam_server.schema.row_identity import GROUP, LAST, of_loaded, spread
-from hornbeam_server.txlayer.transactions import identity_columns
-from hornbeam_server.txlayer.transactions.requests import InsertRows, Statement, TransactionRequest
+from hornbeam_server.txlayer.statements import identity_columns
+from hornbeam_server.txlayer.statements.requests import InsertRows, Statement, TransactionRequest
 from tests.txlayer.database_world import catalog_of, check, opened, run_all, settings
 from tests.txlayer.nodes_world import nodes
 from tests.txlayer.test_immediate_views import apply, require_right

@@ -16,9 +16,9 @@ from hornbeam_server.schema.errors import (
     UniqueViolation,
 )
 from hornbeam_server.storage.read_ranges import ReadRange
-from hornbeam_server.txlayer.transactions.guards import Ranges
-from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from hornbeam_server.txlayer.locking.guards import Ranges
+from hornbeam_server.txlayer.locking.locks import LockOwner, Mode
+from hornbeam_server.txlayer.statements.requests import Statement, TransactionRequest
 from tests.txlayer.database_world import catalog_of, opened, until
 from tests.txlayer.test_immediate_views import opened as opened_with_view
 

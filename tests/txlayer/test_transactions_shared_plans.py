@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import HornbeamError
+from hornbeam_server.txlayer.statements.shared_writes import SHAPES, SharedWrites
+from hornbeam_server.txlayer.statements.write_compiler import compile_write
+from hornbeam_server.txlayer.statements.write_plans import ByKey, InsertPlan, UpdatePlan
 from hornbeam_server.txlayer.transactions import compiled_catalog
-from hornbeam_server.txlayer.transactions.shared_writes import SHAPES, SharedWrites
-from hornbeam_server.txlayer.transactions.write_compiler import compile_write
-from hornbeam_server.txlayer.transactions.write_plans import ByKey, InsertPlan, UpdatePlan
 from tests.txlayer.database_world import catalog_of, opened
 
 TYPES = {

@@ -18,7 +18,7 @@ from hornbeam_server.schema.errors import (
     UnknownName,
     Unsupported,
 )
-from hornbeam_server.txlayer.transactions.requests import InsertRows, Statement, TransactionRequest
+from hornbeam_server.txlayer.statements.requests import InsertRows, Statement, TransactionRequest
 from tests.txlayer.database_world import check, counts, on_shop, opened, run_all, shop
 
 PEOPLE = (

@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager, contextmanager
 import pytest
 
 from hornbeam_server.node.schema_plans import PlanRequest
+from hornbeam_server.txlayer.statements.requests import InsertRows, Statement
 from hornbeam_server.txlayer.transactions.manager import TransactionRequest
-from hornbeam_server.txlayer.transactions.requests import InsertRows, Statement
 from tests.txlayer.database_world import opened
 
 ROWS, WRITES = 20_000, 20

@@ -12,9 +12,9 @@ from hornbeam_server.schema.errors import StatementTimeout, TransactionAborted
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.txlayer.cluster.messages import Guard, GuardedHere, Refused, Release
 from hornbeam_server.txlayer.commit.batches import Prepared
-from hornbeam_server.txlayer.transactions.guards import Ranges
-from hornbeam_server.txlayer.transactions.locks import LockOwner
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from hornbeam_server.txlayer.locking.guards import Ranges
+from hornbeam_server.txlayer.locking.locks import LockOwner
+from hornbeam_server.txlayer.statements.requests import Statement, TransactionRequest
 from tests.txlayer.database_world import catalog_of
 from tests.txlayer.members_world import members, refusal, soon
 from tests.txlayer.nodes_world import nodes

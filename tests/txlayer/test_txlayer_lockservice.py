@@ -16,7 +16,7 @@ from hornbeam_server.txlayer.cluster.messages import (
     Release,
     decode_response,
 )
-from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
+from hornbeam_server.txlayer.locking.locks import LockOwner, Mode
 from tests.txlayer.members_world import attempts, members, refusal, soon, until
 from tests.virtual_time import in_virtual_time
 

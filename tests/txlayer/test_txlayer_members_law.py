@@ -22,7 +22,7 @@ from hornbeam_server.txlayer.cluster.master import Master
 from hornbeam_server.txlayer.cluster.membership import POLL_S
 from hornbeam_server.txlayer.commit.encoding import encoded
 from hornbeam_server.txlayer.commit.recovery import recover
-from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
+from hornbeam_server.txlayer.locking.locks import LockOwner, Mode
 from tests.txlayer.members_world import Party, World, until
 from tests.virtual_time import in_virtual_time
 

@@ -14,7 +14,7 @@ from hornbeam_server.txlayer.cluster.membership import POLL_S, WORD_S
 from hornbeam_server.txlayer.cluster.membership_view import slot_of
 from hornbeam_server.txlayer.cluster.messages import Lock, Release
 from hornbeam_server.txlayer.cluster.slot_rates import MEASURED_S
-from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
+from hornbeam_server.txlayer.locking.locks import LockOwner, Mode
 from tests.txlayer.members_world import NOTHING, World, found, members, refusal, soon, until
 from tests.txlayer.txlayer_world import prepared
 from tests.virtual_time import in_virtual_time

@@ -5,7 +5,7 @@ import asyncio
 from hornbeam_server.storage.simulated.clock import SimulatedClock
 from hornbeam_server.txlayer.cluster.membership_view import slot_of
 from hornbeam_server.txlayer.cluster.slot_rates import MEASURED_S, SlotRates
-from hornbeam_server.txlayer.transactions.locks import LockOwner, LockTable, Mode
+from hornbeam_server.txlayer.locking.locks import LockOwner, LockTable, Mode
 from tests.virtual_time import in_virtual_time
 
 HOT, COLD = ("root", "r", b"hot"), ("root", "r", b"cold")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from hornbeam_server.schema.model import Action, ForeignKey, Relation, Schema
 from hornbeam_server.schema.types import Row, Value
-from hornbeam_server.txlayer.transactions.requests import Statement
+from hornbeam_server.txlayer.statements.requests import Statement
 
 State = dict[str, list[Row]]
 

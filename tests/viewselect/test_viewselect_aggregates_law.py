@@ -20,7 +20,7 @@ from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.catalog import Catalog, Forest, State
 from hornbeam_server.schema.ddl import render_ddl
 from hornbeam_server.schema.model import Schema
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from hornbeam_server.txlayer.statements.requests import Statement, TransactionRequest
 from hornbeam_server.viewselect.aggregates import AggregateInputs
 from hornbeam_server.viewselect.plan import PlanOptions, SelectionPlan, plan
 from hornbeam_server.viewselect.statistics import Statistics

@@ -10,7 +10,7 @@ from msgspec import msgpack
 
 from hornbeam_server.schema.errors import Unavailable
 from hornbeam_server.txlayer.cluster.assignment import SLOTS, Assignment, Member
-from hornbeam_server.txlayer.transactions.locks import LockName
+from hornbeam_server.txlayer.locking.locks import LockName
 
 
 def slot_of(name: LockName) -> int:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from hornbeam_server.schema.errors import Corruption
-from hornbeam_server.txlayer.transactions.locks import Age
+from hornbeam_server.txlayer.locking.locks import Age
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ This module keeps the rules that make this safe:
   before, even if that node runs on and releases them.
 
 Locks in several tables cause no deadlock: an attempt that holds or awaits a lock in another table
-is compared like an attempt that holds a lock in this one (txlayer/transactions/locks.py).
+is compared like an attempt that holds a lock in this one (txlayer/locking/locks.py).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from hornbeam_server.txlayer.cluster.messages import (
 from hornbeam_server.txlayer.commit.batches import Prepared
 from hornbeam_server.txlayer.commit.committer import Committer
 from hornbeam_server.txlayer.commit.hlc import HybridClock
-from hornbeam_server.txlayer.transactions.guards import Guarded, Ranges
-from hornbeam_server.txlayer.transactions.locks import (
+from hornbeam_server.txlayer.locking.guards import Guarded, Ranges
+from hornbeam_server.txlayer.locking.locks import (
     KnownReleases,
     LockName,
     LockOwner,

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from hornbeam_server.storage.ports import Clock
 from hornbeam_server.txlayer.cluster.assignment import SLOTS
 from hornbeam_server.txlayer.cluster.membership_view import slot_of
-from hornbeam_server.txlayer.transactions.locks import LockName
+from hornbeam_server.txlayer.locking.locks import LockName
 
 MEASURED_S = 5.0
 

@@ -1,1 +1,1 @@
-"""Transactions on one node: statements, locks, constraints, attempts, outcomes."""
+"""Transactions on one node: attempts, rows, constraints, outcomes."""

@@ -37,34 +37,9 @@ from hornbeam_server.schema.turns import ROWS_A_TURN, chunks, made, selected, tu
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.ports import NEWEST, TableReader
 from hornbeam_server.storage.read_ranges import ReadRange
-from hornbeam_server.txlayer.transactions.batches import (
-    RUNS_A_TURN,
-    batch_positions,
-    inserts_at_once,
-    sum_of,
-    together,
-)
-from hornbeam_server.txlayer.transactions.bound_statements import Bound, Upsert, Written
-from hornbeam_server.txlayer.transactions.byte_limits import (
-    budget_of_reads,
-    budget_of_returned,
-    budget_of_writes,
-)
-from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
-from hornbeam_server.txlayer.transactions.constraint_checks import ConstraintChecks
-from hornbeam_server.txlayer.transactions.constraint_errors import key_taken
-from hornbeam_server.txlayer.transactions.identity_columns import Numbers
-from hornbeam_server.txlayer.transactions.locks import LockOwner, Locks
-from hornbeam_server.txlayer.transactions.merges import (
-    Matched,
-    lock_new_rows,
-    matched,
-    rows_to_delete,
-)
-from hornbeam_server.txlayer.transactions.new_rows import NewRows, require_width, written_twice
-from hornbeam_server.txlayer.transactions.random_uuids import RandomUuids
-from hornbeam_server.txlayer.transactions.referential_actions import Pairs, ReferentialActions
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.locking.locks import LockOwner, Locks
+from hornbeam_server.txlayer.statements.identity_columns import Numbers
+from hornbeam_server.txlayer.statements.requests import (
     InsertRows,
     Parameters,
     RepeatedStatement,
@@ -72,21 +47,10 @@ from hornbeam_server.txlayer.transactions.requests import (
     StatementResult,
     Work,
 )
-from hornbeam_server.txlayer.transactions.searches import Searches
-from hornbeam_server.txlayer.transactions.steps import run_steps
-from hornbeam_server.txlayer.transactions.stored_rows import StoredRows
-from hornbeam_server.txlayer.transactions.value_queries import ValueQueries, named_parameters
-from hornbeam_server.txlayer.transactions.workspace import (
-    Key,
-    Workspace,
-    all_keys,
-    gathered,
-    gathered_by_key,
-)
-from hornbeam_server.txlayer.transactions.write_compiler import with_values
-from hornbeam_server.txlayer.transactions.write_expressions import Scalar
-from hornbeam_server.txlayer.transactions.write_parameters import bind_parameters
-from hornbeam_server.txlayer.transactions.write_plans import (
+from hornbeam_server.txlayer.statements.write_compiler import with_values
+from hornbeam_server.txlayer.statements.write_expressions import Scalar
+from hornbeam_server.txlayer.statements.write_parameters import bind_parameters
+from hornbeam_server.txlayer.statements.write_plans import (
     Assignments,
     ByKey,
     BySearch,
@@ -107,6 +71,42 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     needs_duckdb,
     row_after,
     value_queries,
+)
+from hornbeam_server.txlayer.transactions.batches import (
+    RUNS_A_TURN,
+    batch_positions,
+    inserts_at_once,
+    sum_of,
+    together,
+)
+from hornbeam_server.txlayer.transactions.bound_statements import Bound, Upsert, Written
+from hornbeam_server.txlayer.transactions.byte_limits import (
+    budget_of_reads,
+    budget_of_returned,
+    budget_of_writes,
+)
+from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
+from hornbeam_server.txlayer.transactions.constraint_checks import ConstraintChecks
+from hornbeam_server.txlayer.transactions.constraint_errors import key_taken
+from hornbeam_server.txlayer.transactions.merges import (
+    Matched,
+    lock_new_rows,
+    matched,
+    rows_to_delete,
+)
+from hornbeam_server.txlayer.transactions.new_rows import NewRows, require_width, written_twice
+from hornbeam_server.txlayer.transactions.random_uuids import RandomUuids
+from hornbeam_server.txlayer.transactions.referential_actions import Pairs, ReferentialActions
+from hornbeam_server.txlayer.transactions.searches import Searches
+from hornbeam_server.txlayer.transactions.steps import run_steps
+from hornbeam_server.txlayer.transactions.stored_rows import StoredRows
+from hornbeam_server.txlayer.transactions.value_queries import ValueQueries, named_parameters
+from hornbeam_server.txlayer.transactions.workspace import (
+    Key,
+    Workspace,
+    all_keys,
+    gathered,
+    gathered_by_key,
 )
 
 CONFLICTS_A_TURN = 32

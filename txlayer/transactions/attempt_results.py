@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.txlayer.commit.batches import Committed
-from hornbeam_server.txlayer.transactions.identity_columns import Numbers
-from hornbeam_server.txlayer.transactions.locks import LockOwner
-from hornbeam_server.txlayer.transactions.outcomes import NO_HASH, encode_outcome, request_hash
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.locking.locks import LockOwner
+from hornbeam_server.txlayer.statements.identity_columns import Numbers
+from hornbeam_server.txlayer.statements.requests import (
     StatementResult,
     Timings,
     TransactionRequest,
     TransactionResult,
 )
+from hornbeam_server.txlayer.transactions.outcomes import NO_HASH, encode_outcome, request_hash
 
 
 async def outcome_of(attempt: Attempt) -> Put:

@@ -20,6 +20,15 @@ from hornbeam_server.schema.turns import chunks, made, turn
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.batches import bytes_of_values
 from hornbeam_server.storage.ports import BATCH_BYTES, NEWEST, Cell, Put
+from hornbeam_server.txlayer.locking.locks import LockName, Mode
+from hornbeam_server.txlayer.statements.requests import (
+    InsertRows,
+    Parameters,
+    SqlWork,
+    Statement,
+    Work,
+)
+from hornbeam_server.txlayer.statements.write_plans import InsertPlan
 from hornbeam_server.txlayer.transactions.batches import batch_positions, together
 from hornbeam_server.txlayer.transactions.byte_limits import (
     budget_of_reads,
@@ -31,18 +40,9 @@ from hornbeam_server.txlayer.transactions.constraint_errors import (
     parent_missing,
     values_taken,
 )
-from hornbeam_server.txlayer.transactions.locks import LockName, Mode
 from hornbeam_server.txlayer.transactions.new_rows import NewRows
-from hornbeam_server.txlayer.transactions.requests import (
-    InsertRows,
-    Parameters,
-    SqlWork,
-    Statement,
-    Work,
-)
 from hornbeam_server.txlayer.transactions.short_inserts import Held, ShortInsert
 from hornbeam_server.txlayer.transactions.workspace import require_few
-from hornbeam_server.txlayer.transactions.write_plans import InsertPlan
 
 
 class Loaded(NamedTuple):

@@ -10,10 +10,10 @@ from hornbeam_server.query.binding.parameters import Misfit
 from hornbeam_server.schema.errors import InvalidRequest, LimitExceeded, NotFound
 from hornbeam_server.schema.model import Relation, Schema
 from hornbeam_server.schema.named_columns import require_no_generated, unknown_column
-from hornbeam_server.txlayer.transactions.requests import InsertRows, Parameters, StatementResult
+from hornbeam_server.txlayer.statements.requests import InsertRows, Parameters, StatementResult
+from hornbeam_server.txlayer.statements.write_parameters import bind_parameters
+from hornbeam_server.txlayer.statements.write_plans import InsertPlan, WritePlan, value_queries
 from hornbeam_server.txlayer.transactions.workspace import MAX_CHANGES
-from hornbeam_server.txlayer.transactions.write_parameters import bind_parameters
-from hornbeam_server.txlayer.transactions.write_plans import InsertPlan, WritePlan, value_queries
 
 RUNS_A_TURN = 16
 """Maximum number of statements in one turn, each of which locks and reads rows by itself."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hornbeam_server.schema.types import Row
-from hornbeam_server.txlayer.transactions.requests import Parameters, Statement
+from hornbeam_server.txlayer.statements.requests import Parameters, Statement
+from hornbeam_server.txlayer.statements.write_plans import Conflict
 from hornbeam_server.txlayer.transactions.value_queries import ValueQueries
-from hornbeam_server.txlayer.transactions.write_plans import Conflict
 
 
 @dataclass(frozen=True, slots=True)

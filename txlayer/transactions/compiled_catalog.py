@@ -10,14 +10,14 @@ from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.caches import TextCache
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.codec import meaning_of
+from hornbeam_server.txlayer.locking.roots import Roots
+from hornbeam_server.txlayer.statements.default_expressions import compile_default
+from hornbeam_server.txlayer.statements.shared_writes import SharedWrites
+from hornbeam_server.txlayer.statements.write_compiler import compile_write
+from hornbeam_server.txlayer.statements.write_plans import WritePlan
 from hornbeam_server.txlayer.transactions.constraints import Constraints
-from hornbeam_server.txlayer.transactions.default_expressions import compile_default
-from hornbeam_server.txlayer.transactions.roots import Roots
-from hornbeam_server.txlayer.transactions.shared_writes import SharedWrites
 from hornbeam_server.txlayer.transactions.short_inserts import compile_short_insert
 from hornbeam_server.txlayer.transactions.short_writes import compile_short_write
-from hornbeam_server.txlayer.transactions.write_compiler import compile_write
-from hornbeam_server.txlayer.transactions.write_plans import WritePlan
 
 PLAN_CACHE_SIZE = 2_000
 SHORT_WRITES = 1_000

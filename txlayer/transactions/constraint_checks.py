@@ -10,10 +10,10 @@ from hornbeam_server.schema.errors import ForeignKeyViolation, UniqueViolation
 from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.turns import chunks, made, turn
 from hornbeam_server.schema.types import Row
+from hornbeam_server.txlayer.locking.locks import Mode
+from hornbeam_server.txlayer.statements.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.constraint_errors import parent_missing, values_taken
 from hornbeam_server.txlayer.transactions.constraints import ChildCheck, ParentCheck, UniqueCheck
-from hornbeam_server.txlayer.transactions.identity_columns import Numbers
-from hornbeam_server.txlayer.transactions.locks import Mode
 from hornbeam_server.txlayer.transactions.workspace import Key, Workspace
 
 

@@ -10,8 +10,8 @@ from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import ForeignKey, Relation
 from hornbeam_server.schema.sqltext import literal_sql, shown
 from hornbeam_server.schema.types import Value
+from hornbeam_server.txlayer.statements.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.constraints import UniqueCheck
-from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 
 
 def parent_missing(

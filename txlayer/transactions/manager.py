@@ -44,27 +44,16 @@ from hornbeam_server.txlayer.commit.hlc import HybridClock
 from hornbeam_server.txlayer.commit.lanes import LaneAddition
 from hornbeam_server.txlayer.commit.read_holds import Readers
 from hornbeam_server.txlayer.commit.snapshots import Snapshots
-from hornbeam_server.txlayer.transactions.attempt import Transaction
-from hornbeam_server.txlayer.transactions.attempt_results import Attempt, outcome_of
-from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
-from hornbeam_server.txlayer.transactions.guards import Guarded, Ranges
-from hornbeam_server.txlayer.transactions.identity_columns import IdentityBlocks, Numbers
-from hornbeam_server.txlayer.transactions.locks import LockOwner, Locks, Mode
-from hornbeam_server.txlayer.transactions.outcomes import (
-    TABLE as OUTCOMES,
-)
-from hornbeam_server.txlayer.transactions.outcomes import (
-    Outcome,
-    find_outcome,
-    transaction_id_for,
-)
-from hornbeam_server.txlayer.transactions.random_uuids import RandomUuids
-from hornbeam_server.txlayer.transactions.read_checks import (
+from hornbeam_server.txlayer.locking.guards import Guarded, Ranges
+from hornbeam_server.txlayer.locking.locks import LockOwner, Locks, Mode
+from hornbeam_server.txlayer.locking.read_checks import (
     noting_store,
     require_current,
     require_unchanged,
 )
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.locking.schema_gate import Gate
+from hornbeam_server.txlayer.statements.identity_columns import IdentityBlocks, Numbers
+from hornbeam_server.txlayer.statements.requests import (
     RepeatedStatement,
     Replay,
     SqlWork,
@@ -75,8 +64,20 @@ from hornbeam_server.txlayer.transactions.requests import (
     Work,
     require_admitted,
 )
+from hornbeam_server.txlayer.statements.write_plans import WritePlan
+from hornbeam_server.txlayer.transactions.attempt import Transaction
+from hornbeam_server.txlayer.transactions.attempt_results import Attempt, outcome_of
+from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
+from hornbeam_server.txlayer.transactions.outcomes import (
+    TABLE as OUTCOMES,
+)
+from hornbeam_server.txlayer.transactions.outcomes import (
+    Outcome,
+    find_outcome,
+    transaction_id_for,
+)
+from hornbeam_server.txlayer.transactions.random_uuids import RandomUuids
 from hornbeam_server.txlayer.transactions.row_count_deltas import Growth
-from hornbeam_server.txlayer.transactions.schema_gate import Gate
 from hornbeam_server.txlayer.transactions.short_inserts import Held
 from hornbeam_server.txlayer.transactions.short_transactions import ShortTransaction, short_path
 from hornbeam_server.txlayer.transactions.statement_runs import (
@@ -86,7 +87,6 @@ from hornbeam_server.txlayer.transactions.statement_runs import (
     plans_of,
     run_all,
 )
-from hornbeam_server.txlayer.transactions.write_plans import WritePlan
 
 LOG_PATIENCE_S = 5.0
 """After the time limit of a transaction, its client waits this much longer for the log."""

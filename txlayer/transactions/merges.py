@@ -14,11 +14,11 @@ from hornbeam_server.schema.sizes import Budget
 from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Row
-from hornbeam_server.txlayer.transactions.requests import Parameters
+from hornbeam_server.txlayer.statements.requests import Parameters
+from hornbeam_server.txlayer.statements.write_plans import MergeInsert, MergePlan
 from hornbeam_server.txlayer.transactions.searches import Searches
 from hornbeam_server.txlayer.transactions.value_queries import named_parameters
 from hornbeam_server.txlayer.transactions.workspace import Key, Workspace, require_few
-from hornbeam_server.txlayer.transactions.write_plans import MergeInsert, MergePlan
 
 
 @dataclass(frozen=True, slots=True)

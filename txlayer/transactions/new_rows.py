@@ -15,10 +15,10 @@ from hornbeam_server.schema.sequences import differs_by_row
 from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Kind, Row, Value
+from hornbeam_server.txlayer.statements.identity_columns import Numbers
+from hornbeam_server.txlayer.statements.write_plans import Assignments, Defaulted
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
-from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.random_uuids import RandomUuids
-from hornbeam_server.txlayer.transactions.write_plans import Assignments, Defaulted
 
 
 class NewRows:

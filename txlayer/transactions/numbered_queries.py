@@ -15,37 +15,37 @@ from typing import Any
 from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn, bind_tree
-from hornbeam_server.query.binding.parse import parse
-from hornbeam_server.query.binding.placeholders import parameter_key
-from hornbeam_server.query.binding.sequence_calls import (
+from hornbeam_server.query.engine import PreparedQuery, QueryStream
+from hornbeam_server.query.explain import Explanation
+from hornbeam_server.query.parsing.parse import parse
+from hornbeam_server.query.parsing.placeholders import parameter_key
+from hornbeam_server.query.parsing.sequence_calls import (
     calls_in,
     is_sequence_call,
     read_call,
     without_outer_lists,
 )
-from hornbeam_server.query.engine import PreparedQuery, QueryStream
-from hornbeam_server.query.explain import Explanation
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError, UnknownName
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.turns import made
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.snapshot import RowReader
-from hornbeam_server.txlayer.transactions.byte_limits import budget_of_reads
-from hornbeam_server.txlayer.transactions.identity_columns import Numbers
-from hornbeam_server.txlayer.transactions.numbered_blocks import (
+from hornbeam_server.txlayer.statements.identity_columns import Numbers
+from hornbeam_server.txlayer.statements.numbered_blocks import (
     query_of,
     relation_of,
     replace_blocks,
     with_inner_distinct,
 )
-from hornbeam_server.txlayer.transactions.requests import Parameters
-from hornbeam_server.txlayer.transactions.sequence_outputs import Outputs
-from hornbeam_server.txlayer.transactions.sequence_queries import split
+from hornbeam_server.txlayer.statements.requests import Parameters
+from hornbeam_server.txlayer.statements.sequence_outputs import Outputs
+from hornbeam_server.txlayer.statements.sequence_queries import split
+from hornbeam_server.txlayer.statements.write_plans import Subquery
+from hornbeam_server.txlayer.statements.write_queries import name_parameters
+from hornbeam_server.txlayer.transactions.byte_limits import budget_of_reads
 from hornbeam_server.txlayer.transactions.steps import WithRows
 from hornbeam_server.txlayer.transactions.workspace import gathered
-from hornbeam_server.txlayer.transactions.write_plans import Subquery
-from hornbeam_server.txlayer.transactions.write_queries import name_parameters
 
 Prepared = Callable[[BoundQuery, Catalog], PreparedQuery]
 

@@ -27,7 +27,7 @@ from hornbeam_server.schema.errors import Corruption, IdempotencyMismatch, Inval
 from hornbeam_server.schema.intervals import Interval, interval
 from hornbeam_server.schema.turns import made
 from hornbeam_server.storage.ports import NEWEST, Cell, TableReader
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.statements.requests import (
     SqlWork,
     StatementResult,
     TransactionRequest,

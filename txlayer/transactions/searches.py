@@ -12,10 +12,10 @@ from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.storage.ports import TableReader
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import Overlay, RowReader, Snapshot
-from hornbeam_server.txlayer.transactions.read_checks import noting_store
-from hornbeam_server.txlayer.transactions.requests import Parameters
+from hornbeam_server.txlayer.locking.read_checks import noting_store
+from hornbeam_server.txlayer.statements.requests import Parameters
+from hornbeam_server.txlayer.statements.write_plans import Subquery
 from hornbeam_server.txlayer.transactions.workspace import Key, Workspace, changed_since
-from hornbeam_server.txlayer.transactions.write_plans import Subquery
 
 
 class Searches:

@@ -29,6 +29,24 @@ from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
 from hornbeam_server.storage.ports import NEWEST, TableReader
 from hornbeam_server.storage.together import read_together
+from hornbeam_server.txlayer.locking.locks import LockName, LockOwner, Locks, Mode
+from hornbeam_server.txlayer.statements.identity_columns import Numbers
+from hornbeam_server.txlayer.statements.requests import (
+    InsertRows,
+    Parameters,
+    RepeatedStatement,
+    Statement,
+    StatementResult,
+    Work,
+)
+from hornbeam_server.txlayer.statements.write_parameters import bind_parameters
+from hornbeam_server.txlayer.statements.write_plans import (
+    Conflict,
+    Defaulted,
+    InsertPlan,
+    Returning,
+    WritePlan,
+)
 from hornbeam_server.txlayer.transactions.byte_limits import (
     budget_of_reads,
     budget_of_returned,
@@ -41,25 +59,7 @@ from hornbeam_server.txlayer.transactions.constraint_errors import (
     values_taken,
 )
 from hornbeam_server.txlayer.transactions.constraints import Constraints, RelationChecks
-from hornbeam_server.txlayer.transactions.identity_columns import Numbers
-from hornbeam_server.txlayer.transactions.locks import LockName, LockOwner, Locks, Mode
 from hornbeam_server.txlayer.transactions.outcomes import Outcome
-from hornbeam_server.txlayer.transactions.requests import (
-    InsertRows,
-    Parameters,
-    RepeatedStatement,
-    Statement,
-    StatementResult,
-    Work,
-)
-from hornbeam_server.txlayer.transactions.write_parameters import bind_parameters
-from hornbeam_server.txlayer.transactions.write_plans import (
-    Conflict,
-    Defaulted,
-    InsertPlan,
-    Returning,
-    WritePlan,
-)
 
 LARGE = 1 << 20
 """Fewer bytes are within all limits of a transaction."""

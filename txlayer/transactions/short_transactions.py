@@ -13,10 +13,19 @@ from functools import partial
 
 from hornbeam_server.txlayer.commit.batches import Prepared
 from hornbeam_server.txlayer.commit.encoding import encoded, encoded_insert, encoded_inserts
+from hornbeam_server.txlayer.locking.locks import Mode
+from hornbeam_server.txlayer.statements.requests import (
+    SqlWork,
+    Statement,
+    StatementResult,
+    TransactionRequest,
+    TransactionResult,
+    Work,
+)
+from hornbeam_server.txlayer.statements.write_plans import InsertPlan, WritePlan
 from hornbeam_server.txlayer.transactions.attempt_results import Attempt, outcome_of
 from hornbeam_server.txlayer.transactions.batch_inserts import insert_many
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
-from hornbeam_server.txlayer.transactions.locks import Mode
 from hornbeam_server.txlayer.transactions.new_rows import NewRows, complete_row
 from hornbeam_server.txlayer.transactions.outcomes import (
     TABLE as OUTCOMES,
@@ -26,14 +35,6 @@ from hornbeam_server.txlayer.transactions.outcomes import (
     find_outcome,
 )
 from hornbeam_server.txlayer.transactions.random_uuids import RandomUuids
-from hornbeam_server.txlayer.transactions.requests import (
-    SqlWork,
-    Statement,
-    StatementResult,
-    TransactionRequest,
-    TransactionResult,
-    Work,
-)
 from hornbeam_server.txlayer.transactions.short_inserts import (
     FindOutcome,
     Held,
@@ -51,7 +52,6 @@ from hornbeam_server.txlayer.transactions.short_writes import (
     short_write,
 )
 from hornbeam_server.txlayer.transactions.statement_runs import count_by_layout
-from hornbeam_server.txlayer.transactions.write_plans import InsertPlan, WritePlan
 
 ShortPath = ShortInsert | ShortWrite
 

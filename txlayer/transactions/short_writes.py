@@ -35,27 +35,14 @@ from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
 from hornbeam_server.storage.ports import NEWEST, Cell, TableReader
 from hornbeam_server.storage.snapshot import Snapshot
 from hornbeam_server.storage.together import read_together
-from hornbeam_server.txlayer.transactions.byte_limits import budget_of_reads, require_moderate
-from hornbeam_server.txlayer.transactions.constraints import (
-    Constraints,
-    UniqueCheck,
-)
-from hornbeam_server.txlayer.transactions.locks import LockName, Mode
-from hornbeam_server.txlayer.transactions.outcomes import Outcome
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.locking.locks import LockName, Mode
+from hornbeam_server.txlayer.statements.requests import (
     Parameters,
     Statement,
     StatementResult,
 )
-from hornbeam_server.txlayer.transactions.short_inserts import (
-    LARGE,
-    FindOutcome,
-    Held,
-    Met,
-    result_of,
-)
-from hornbeam_server.txlayer.transactions.write_parameters import bind_parameters
-from hornbeam_server.txlayer.transactions.write_plans import (
+from hornbeam_server.txlayer.statements.write_parameters import bind_parameters
+from hornbeam_server.txlayer.statements.write_plans import (
     Assignments,
     ByKey,
     Conflict,
@@ -65,6 +52,19 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     Returning,
     UpdatePlan,
     row_after,
+)
+from hornbeam_server.txlayer.transactions.byte_limits import budget_of_reads, require_moderate
+from hornbeam_server.txlayer.transactions.constraints import (
+    Constraints,
+    UniqueCheck,
+)
+from hornbeam_server.txlayer.transactions.outcomes import Outcome
+from hornbeam_server.txlayer.transactions.short_inserts import (
+    LARGE,
+    FindOutcome,
+    Held,
+    Met,
+    result_of,
 )
 
 _position = attrgetter("position")

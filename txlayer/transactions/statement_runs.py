@@ -13,9 +13,7 @@ from hornbeam_server.query.engine import SHORT
 from hornbeam_server.schema.errors import ReadConflict, StatementTimeout
 from hornbeam_server.schema.time_limits import within
 from hornbeam_server.schema.turns import chunks, turn
-from hornbeam_server.txlayer.transactions.attempt import Transaction
-from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
-from hornbeam_server.txlayer.transactions.requests import (
+from hornbeam_server.txlayer.statements.requests import (
     InsertRows,
     RepairRows,
     RepeatedStatement,
@@ -24,7 +22,9 @@ from hornbeam_server.txlayer.transactions.requests import (
     StatementResult,
     Work,
 )
-from hornbeam_server.txlayer.transactions.write_plans import WritePlan
+from hornbeam_server.txlayer.statements.write_plans import WritePlan
+from hornbeam_server.txlayer.transactions.attempt import Transaction
+from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 
 TURN, PLANS_A_TURN = 25, 5
 """After this many statements of a transaction are run, or planned, other tasks have a turn, and the

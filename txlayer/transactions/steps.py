@@ -14,11 +14,11 @@ from hornbeam_server.schema.turns import made
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.snapshot import RowReader, RowVersion
-from hornbeam_server.txlayer.transactions.requests import Parameters, Statement, StatementResult
+from hornbeam_server.txlayer.statements.requests import Parameters, Statement, StatementResult
+from hornbeam_server.txlayer.statements.write_plans import Step, StepsPlan, Subquery
 from hornbeam_server.txlayer.transactions.searches import Searches
 from hornbeam_server.txlayer.transactions.value_queries import named_parameters
 from hornbeam_server.txlayer.transactions.workspace import gathered
-from hornbeam_server.txlayer.transactions.write_plans import Step, StepsPlan, Subquery
 
 Run = Callable[[Step, Statement], Awaitable[StatementResult]]
 

@@ -20,8 +20,8 @@ from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.rows import LayoutCodec
 from hornbeam_server.storage.ports import NEWEST, Cell, TableReader
 from hornbeam_server.storage.snapshot import CATALOG, ReadItem
-from hornbeam_server.txlayer.transactions.locks import Mode
-from hornbeam_server.txlayer.transactions.requests import Precondition, RepairRows, StatementResult
+from hornbeam_server.txlayer.locking.locks import Mode
+from hornbeam_server.txlayer.statements.requests import Precondition, RepairRows, StatementResult
 from hornbeam_server.txlayer.transactions.workspace import Key, Workspace
 
 

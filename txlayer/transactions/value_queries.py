@@ -10,10 +10,10 @@ from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.snapshot import RowReader
-from hornbeam_server.txlayer.transactions.identity_columns import Numbers
-from hornbeam_server.txlayer.transactions.requests import Parameters
-from hornbeam_server.txlayer.transactions.sequence_values import SequenceValue
-from hornbeam_server.txlayer.transactions.write_plans import Lifted, ValueQuery
+from hornbeam_server.txlayer.statements.identity_columns import Numbers
+from hornbeam_server.txlayer.statements.requests import Parameters
+from hornbeam_server.txlayer.statements.sequence_values import SequenceValue
+from hornbeam_server.txlayer.statements.write_plans import Lifted, ValueQuery
 
 
 class ValueQueries:

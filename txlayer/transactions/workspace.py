@@ -17,6 +17,13 @@ from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.folds import OWN_LANE
 from hornbeam_server.storage.ports import TableReader
 from hornbeam_server.storage.snapshot import RememberingSnapshot, Snapshot
+from hornbeam_server.txlayer.locking.locks import (
+    KnownReleases,
+    LockName,
+    LockOwner,
+    Locks,
+    Mode,
+)
 from hornbeam_server.txlayer.transactions.byte_limits import (
     budget_of_reads,
     budget_of_writes,
@@ -24,13 +31,6 @@ from hornbeam_server.txlayer.transactions.byte_limits import (
 )
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.constraints import ChildCheck, UniqueCheck
-from hornbeam_server.txlayer.transactions.locks import (
-    KnownReleases,
-    LockName,
-    LockOwner,
-    Locks,
-    Mode,
-)
 
 MAX_CHANGES = 200_000
 """Maximum number of rows of one relation that a transaction may change. More rows need several

@@ -32,7 +32,7 @@ from hornbeam_server.api.rest.request_models import TransactionBody
 from hornbeam_server.api.rest.serializers import transaction_document
 from hornbeam_server.api.security.roles import Principal, Role, needs
 from hornbeam_server.schema.errors import ConstraintViolation, NotFound
-from hornbeam_server.txlayer.transactions.requests import TransactionResult
+from hornbeam_server.txlayer.statements.requests import TransactionResult
 
 router = tagged("transactions")
 WRITER = needs(Role.WRITER)

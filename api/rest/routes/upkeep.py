@@ -30,7 +30,7 @@ from hornbeam_server.api.rest.streams import verify_response
 from hornbeam_server.api.security.roles import Role, needs
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import ConstraintViolation, NotFound, TypeMismatch
-from hornbeam_server.txlayer.transactions.requests import InsertRows, TransactionResult
+from hornbeam_server.txlayer.statements.requests import InsertRows, TransactionResult
 
 router = tagged("upkeep")
 

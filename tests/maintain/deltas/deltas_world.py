@@ -15,9 +15,9 @@ from hornbeam_server.maintain.deltas.program import compile_view, refresh
 from hornbeam_server.maintain.deltas.relations import schema_of, stored_fields, weighted
 from hornbeam_server.maintain.deltas.stages import input_schema
 from hornbeam_server.maintain.deltas.zsets import ZSet
-from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import column_type, from_record_batch, with_labels
+from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.schema.catalog import Catalog, Forest, Index, Layout, State
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.model import DeclaredView

@@ -12,7 +12,7 @@ from hornbeam_server.maintain.deltas.rows.maps import compile_map, compile_maps
 from hornbeam_server.maintain.deltas.rows.parsing import NotCompiledError
 from hornbeam_server.maintain.deltas.translate import Translator
 from hornbeam_server.query.binding.binder import bind_tree
-from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.schema.errors import TypeMismatch
 from tests.maintain.deltas.deltas_world import catalog_of
 

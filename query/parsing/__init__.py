@@ -1,0 +1,1 @@
+"""From SQL text to one checked syntax tree, without a catalog."""

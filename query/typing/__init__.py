@@ -1,0 +1,1 @@
+"""The types of literals, operands and conditions, by PostgreSQL's rules."""

@@ -1,0 +1,159 @@
+"""Compilation of WITH whose parts write: `WITH moved AS (DELETE … RETURNING *) INSERT INTO …`.
+
+Each part that writes is a step with a plan of its own; the statement behind WITH is the last. A
+step leaves what its RETURNING gives in a relation that exists while the statement runs. The later
+steps read it: their catalog has the relation, and the CTE of the step selects its columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from sqlglot import exp
+
+from hornbeam_server.query.binding.algebra import BoundStatement, StatementKind
+from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
+from hornbeam_server.query.binding.parameters import readers
+from hornbeam_server.query.engine import QueryEngine
+from hornbeam_server.query.parsing.placeholders import Parameter
+from hornbeam_server.query.parsing.sequence_calls import refuse_calls
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.errors import SqlError, Unsupported
+from hornbeam_server.schema.model import Column, Relation
+from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.types import ColumnType
+from hornbeam_server.txlayer.statements.numbered_blocks import NUMBER, query_of
+from hornbeam_server.txlayer.statements.write_parameters import NOW, with_one_now
+from hornbeam_server.txlayer.statements.write_plans import (
+    Returning,
+    RowPlan,
+    Step,
+    StepsPlan,
+    Subquery,
+)
+from hornbeam_server.txlayer.statements.write_queries import name_parameters, put_before
+
+WRITES = (exp.Insert, exp.Update, exp.Delete)
+Compile = Callable[[BoundQuery, Catalog, QueryEngine], RowPlan]
+
+
+def has_steps(tree: exp.Expr) -> bool:
+    """Whether a part of the statement's WITH writes."""
+    with_ = tree.args.get("with_")
+    return with_ is not None and any(isinstance(cte.this, WRITES) for cte in with_.expressions)
+
+
+def compile_steps(
+    tree: exp.Expr, sql: str, catalog: Catalog, engine: QueryEngine, compile_: Compile
+) -> StepsPlan:
+    """The plan of a statement whose WITH has parts that write. `compile_` makes the plan of a bound
+    write. Raises SqlError and its subclasses."""
+    with_ = tree.args["with_"]
+    compiler = _Compiler(sql, catalog, engine, compile_)
+    try:
+        return compiler.steps(tree, with_)
+    finally:
+        for each in (tree, with_, *compiler.known):
+            unlink(each)
+
+
+class _Compiler:
+    def __init__(self, sql: str, catalog: Catalog, engine: QueryEngine, compile_: Compile) -> None:
+        self._sql = sql
+        self._catalog = catalog
+        self._engine = engine
+        self._compile = compile_
+        self.known: list[exp.Expr] = []
+        """The CTEs for the steps that follow."""
+        self._silent: set[str] = set()
+        """The names of steps without RETURNING."""
+        self._keys: dict[int | str, None] = {}
+
+    def steps(self, tree: exp.Expr, with_: exp.With) -> StepsPlan:
+        if with_.args.get("recursive"):
+            raise Unsupported(
+                "WITH RECURSIVE with a part that writes is not supported.",
+                cure="Leave RECURSIVE out, or send the write as a statement of its own.",
+            )
+        tree.set("with_", None)
+        steps: list[Step] = []
+        for cte in with_.expressions:
+            if isinstance(cte.this, WRITES):
+                steps.append(self._step(cte, len(steps)))
+            else:
+                self.known.append(cte.copy())
+        last = self._last(tree)
+        names = sorted(self._keys, key=lambda key: (isinstance(key, str), key))
+        statement = BoundStatement(
+            StatementKind.SELECT, self._sql, (), None, (), tuple(map(Parameter, names))
+        )
+        types = MappingProxyType(dict.fromkeys(names))
+        bound = BoundQuery(statement, exp.Null(), (), types, MappingProxyType({}))
+        return StepsPlan(tuple(steps), last, bound, readers(bound, ColumnType.comparand))
+
+    def _step(self, cte: exp.Expr, number: int) -> Step:
+        plan, uses = self._write(cte.this)
+        returning = plan.returning
+        if returning is None:
+            self._silent.add(cte.alias)
+            return Step(plan, uses, self._catalog, None)
+        catalog = self._catalog
+        relation = _relation_of(returning, f"written.{number}", cte.alias)
+        schema = catalog.schema
+        schema = replace(schema, relations=(*schema.relations, relation))
+        self._catalog = replace(catalog, schema=schema)
+        self.known.append(_reading(cte, relation, returning.columns))
+        return Step(plan, uses, catalog, relation.name)
+
+    def _last(self, tree: exp.Expr) -> Step | Subquery:
+        if isinstance(tree, (*WRITES, exp.Merge)):
+            return Step(*self._write(tree), self._catalog, None)
+        self._require_returning(tree)
+        refuse_calls(tree.walk())
+        uses = self._named(tree)
+        bound = with_one_now(bind_tree(tree, self._sql, self._catalog))
+        if NOW in bound.parameter_types:
+            uses[NOW] = NOW
+            self._keys[NOW] = None
+        return Subquery(self._engine.prepare_bound(bound, self._catalog), uses)
+
+    def _write(self, tree: exp.Expr) -> tuple[RowPlan, dict[str, int | str]]:
+        self._require_returning(tree)
+        uses = self._named(tree)
+        bound = bind_tree(tree, self._sql, self._catalog)
+        return self._compile(bound, self._catalog, self._engine), uses
+
+    def _named(self, tree: exp.Expr) -> dict[str, int | str]:
+        """Give a step the CTEs before it, and its parameters names."""
+        if self.known:
+            put_before(exp.With(expressions=[cte.copy() for cte in self.known]), tree)
+        uses = name_parameters(tree)
+        self._keys.update(dict.fromkeys(uses.values()))
+        return uses
+
+    def _require_returning(self, tree: exp.Expr) -> None:
+        for table in tree.find_all(exp.Table):
+            if table.name in self._silent and table is not tree.this:
+                raise SqlError(
+                    f"{table.name} in WITH gives no rows: it has no RETURNING.",
+                    cure="Add RETURNING to it.",
+                )
+
+
+def _relation_of(returning: Returning, name: str, alias: str) -> Relation:
+    columns: list[Column] = []
+    for i, (column, type_) in enumerate(zip(returning.columns, returning.types, strict=True)):
+        if type_ is None:
+            raise Unsupported(
+                f"The type of {column}, which {alias} returns, is not known.",
+                cure=f"Write RETURNING CAST(… AS type) AS {column}.",
+            )
+        columns.append(Column(f"c{i}", type_.stored()))
+    return Relation(name, (NUMBER, *columns), (NUMBER.name,))
+
+
+def _reading(cte: exp.Expr, relation: Relation, names: Sequence[str]) -> exp.Expr:
+    """The CTE as a query of the relation that has its rows."""
+    return exp.CTE(this=query_of(relation, names), alias=cte.args["alias"].copy())
