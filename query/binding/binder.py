@@ -98,7 +98,8 @@ from hornbeam_server.query.dialect.jsonb import (
     is_jsonb,
     result_type,
 )
-from hornbeam_server.query.dialect.jsonb_rows import POPULATING, SCALAR, populated
+from hornbeam_server.query.dialect.jsonb_rows import POPULATING, populated
+from hornbeam_server.query.dialect.listed_rows import SCALAR
 from hornbeam_server.query.dialect.macros import CAST_FROM, PARAMETER_TYPE
 from hornbeam_server.query.dialect.operand_kinds import MARKED, is_interval, mark_operands
 from hornbeam_server.query.dialect.overloads import OVERLOAD
@@ -106,6 +107,7 @@ from hornbeam_server.query.dialect.ranges import ARITHMETIC, mark_range
 from hornbeam_server.query.dialect.reals import argument_value, mark_reals
 from hornbeam_server.query.dialect.result_types import type_of_result
 from hornbeam_server.query.dialect.results import mark_result
+from hornbeam_server.query.dialect.series import SERIES, mark_series, series_type
 from hornbeam_server.query.dialect.session import value_of_word
 from hornbeam_server.query.dialect.smallints import are_smallint, is_smallint, mark_smallint
 from hornbeam_server.query.dialect.sums import (
@@ -1182,15 +1184,18 @@ class _Binder:
         columns = zip(names, kinds, strict=True)
         listed = self._type(call.expressions[0]) if name == "unnest" and call.expressions else None
         element = None if enumeration_of(listed) is None or listed is None else listed.element
-        types = [element, _BIGINT if number else None]
+        series = series_type(call, self._number_type) if name == SERIES else None
+        if series is not None:
+            node.meta[SERIES] = series, tuple(names)
+        types = [element or series, _BIGINT if number else None]
         visible = tuple(
             (each, OutputColumn(each, type_, kind))
             for (each, kind), type_ in zip(columns, types, strict=False)
         )
-        hidden = (
-            ((name, OutputColumn(name, element, kinds[0])),) if not given and node.alias else ()
-        )
-        return Item(node.alias or f"{ANONYMOUS}{len(select.frame.items)}", visible, hidden=hidden)
+        own = names[0] if series is not None else name
+        hidden = ((name, replace(visible[0][1], name=own)),) if not given and node.alias else ()
+        alias_or_place = node.alias or f"{ANONYMOUS}{len(select.frame.items)}"
+        return Item(alias_or_place, visible, hidden=hidden, scalar=not number)
 
     def _number_of_rows(self, call: exp.Expr) -> ColumnType | None:
         """The type of the numbers that a table function gives."""
@@ -1472,7 +1477,8 @@ class _Binder:
                 cure="Name the columns of the subquery with AS.",
             )
         column = item.find(node.name)
-        if column is not None and node.name in item.own_names:
+        hidden = (node.name, column) in item.hidden
+        if column is not None and (node.name in item.own_names or hidden):
             node.set("this", exp.to_identifier(column.name, quoted=True))
         return column
 
@@ -1625,6 +1631,9 @@ class _Binder:
             return None if type_ is None or type_.kind in UNORDERED else array_of(type_.stored())
         if is_deviation(node, self._number_type):
             return QUOTIENT
+        if name == SERIES:
+            element = series_type(node, self._number_type)
+            return None if element is None else array_of(element)
         return type_of_result(node)
 
     def _array_type(self, node: exp.Array) -> ColumnType | None:
@@ -1759,6 +1768,7 @@ class _Binder:
             if isinstance(node, ARITHMETIC):
                 mark_range(node, self._number_type)
         mark_values(node, self._number_type, self._argument)
+        mark_series(node, self._number_type)
         if isinstance(node, MEETING):
             mark_operands_that_meet(node, self._number_type, self._argument)
         if isinstance(node, exp.Trim | exp.Upper | exp.Lower) and OVERLOAD not in node.meta:

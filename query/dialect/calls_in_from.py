@@ -13,12 +13,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.query.dialect.functions import function_name, is_aggregate
 from hornbeam_server.query.dialect.grammar import text_at, token_like
-from hornbeam_server.query.dialect.jsonb_rows import (
-    POPULATING,
-    RECORDS,
-    SCALAR,
-    gives_rows,
-)
+from hornbeam_server.query.dialect.jsonb_rows import POPULATING, RECORDS, gives_rows
+from hornbeam_server.query.dialect.listed_rows import ORDINALITY, lateral, named
 from hornbeam_server.schema.errors import SqlError
 
 TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest"})
@@ -43,27 +39,17 @@ def call_in_from(node: exp.Expr) -> exp.Expr:
     name = node.alias or function_name(call)
     names, cells = [name], [call.copy()]
     if node.args.get("ordinality"):
-        names.append("ordinality")
+        names.append(ORDINALITY)
         place = call.copy() if function_name(call) == _SUBSCRIPTS else exp.Literal.number(1)
         cells.append(exp.cast(place, exp.DType.BIGINT, copy=False))
     given = alias.columns if alias else []
-    if len(given) > len(names) or any(isinstance(each, exp.ColumnDef) for each in given):
+    if any(isinstance(each, exp.ColumnDef) for each in given):
         raise SqlError(
-            f"{function_name(call)} in FROM has {len(names)} column{'s' * (len(names) > 1)},"
-            " without a declared type.",
-            cure="Give at most one name for each column.",
+            f"{function_name(call)} in FROM has columns without a declared type.",
+            cure="Give each column a name alone.",
         )
-    names[: len(given)] = [each.name for each in given]
-    items = [
-        exp.Alias(this=cell, alias=exp.to_identifier(each, quoted=True))
-        for cell, each in zip(cells, names, strict=True)
-    ]
-    title = exp.TableAlias(this=exp.to_identifier(name, quoted=True))
-    query = exp.Subquery(this=exp.Select(expressions=items))
-    lateral = exp.Lateral(this=query, alias=title)
-    if len(names) == 1:
-        lateral.meta[SCALAR] = True
-    return lateral
+    select = named(cells, [each.name for each in given], names)
+    return lateral(select, name, scalar=len(names) == 1)
 
 
 def with_names_of_records(tokens: Sequence[Token]) -> Sequence[Token]:

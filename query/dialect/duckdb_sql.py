@@ -29,6 +29,7 @@ from hornbeam_server.query.dialect.overloads import OVERLOAD, write_overload
 from hornbeam_server.query.dialect.patterns import constant_pattern, is_plain_pattern
 from hornbeam_server.query.dialect.ranges import RANGED, TOTAL, check_ranges, checked_aggregate
 from hornbeam_server.query.dialect.reals import AROUND, READ, wrap_real
+from hornbeam_server.query.dialect.series import SERIES, write_series
 from hornbeam_server.query.dialect.smallints import SMALL, write_smallint
 from hornbeam_server.query.dialect.sums import write_average, write_sum
 from hornbeam_server.query.dialect.text_arrays import written_text
@@ -183,6 +184,8 @@ def _write_marked(node: exp.Expr) -> bool:
         _write_joined(node)
     elif OVERLOAD in node.meta:
         write_overload(node)
+    elif SERIES in node.meta:
+        write_series(node)
     else:
         return False
     return True

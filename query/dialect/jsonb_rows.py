@@ -6,11 +6,12 @@ The parser writes both over DuckDB's lists: `jsonb_agg(x)` as a function of `arr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.jsonb import PREFIX
+from hornbeam_server.query.dialect.listed_rows import Listed, rows_of
 from hornbeam_server.query.dialect.macros import call, macro
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError, UnknownName, Unsupported
@@ -58,8 +59,6 @@ ROW_TYPE = "row_type"
 """Key in the meta of the item of FROM that stands for such a function: the name of the relation."""
 _OF_TEXT = {"regexp_matches": (2, 3), "regexp_split_to_table": (2, 3), "string_to_table": (2, 3)}
 """The possible numbers of arguments; 1 for the other functions."""
-SCALAR = "scalar"
-"""Key in the meta of an item of FROM: its alias also means the value of its one column."""
 _AROUND = (exp.Filter, exp.Window)
 
 
@@ -84,7 +83,7 @@ def gives_rows(node: exp.Expr) -> bool:
 def with_rows(node: exp.Expr) -> exp.Expr:
     """The node, for which `has_rows` holds, over lists. Raises Unsupported and SqlError."""
     if isinstance(node, exp.Table | exp.Lateral):
-        return _lateral(node) if _record_of(node.this) is None else _records(node)
+        return _in_from(node)
     found = _aggregate(node)
     if found is not None:
         return _aggregated(node, found)
@@ -110,13 +109,48 @@ def _record_of(node: exp.Expr | None) -> bool | None:
     return RECORDS.get(node.name.lower()) if isinstance(node, exp.Anonymous) else None
 
 
-def _records(node: exp.Expr) -> exp.Expr:
-    """A function with declared columns in FROM as a query of them: `LATERAL (SELECT
-    CAST(unnest(…) AS INT) AS a, …) AS alias`."""
+def lists_of(call_: exp.Expr, alias: exp.TableAlias | None) -> Sequence[Listed]:
+    """The columns of a call in FROM that gives rows; none for other calls. `alias` declares the
+    columns of records. Raises SqlError."""
+    columns = _rows_of(call_)
+    if columns is not None:
+        name = call_.name.lower()
+        return [
+            Listed(column or name, _listed(function, call_.expressions))
+            for column, function in columns
+        ]
+    many = _record_of(call_)
+    return [] if many is None else _fields_of_record(call_, alias, many)
+
+
+def _in_from(node: exp.Expr) -> exp.Lateral:
+    """A function in FROM as a query."""
     call_, alias = node.this, node.args.get("alias")
-    name, many = call_.name.lower(), RECORDS[call_.name.lower()]
-    columns = alias.columns if alias else []
-    if len(call_.expressions) != 1 or not columns or node.args.get("ordinality"):
+    columns, name = lists_of(call_, alias), call_.name.lower()
+    numbered = bool(node.args.get("ordinality"))
+    if _record_of(call_) is not None:
+        if numbered:
+            raise SqlError(
+                f"{name} declares its columns, and has WITH ORDINALITY.",
+                cure=f"Write FROM ROWS FROM ({name}(value) AS (a INTEGER)) WITH ORDINALITY.",
+            )
+        return rows_of(columns, node.alias, [], numbered=False)
+    if node.alias:
+        own = [column for column, _ in _rows_of(call_) or ()]
+        columns = [
+            each if known else Listed(node.alias, each.values)
+            for known, each in zip(own, columns, strict=True)
+        ]
+    given = [column.name for column in alias.columns] if alias else []
+    return rows_of(columns, node.alias or name, given, numbered=numbered)
+
+
+def _fields_of_record(
+    call_: exp.Expr, alias: exp.TableAlias | None, many: bool
+) -> Sequence[Listed]:
+    """The columns that the alias of such a function declares. Raises SqlError."""
+    name, columns = call_.name.lower(), alias.columns if alias else []
+    if len(call_.expressions) != 1 or not columns:
         raise SqlError(
             f"{name} takes one value, and its columns are declared.",
             cure=f"Write FROM {name}(value) AS r (a INTEGER, b TEXT).",
@@ -127,9 +161,8 @@ def _records(node: exp.Expr) -> exp.Expr:
                 f"Column {column.name} of {name} has no type.",
                 cure=f"Write FROM {name}(value) AS r ({column.name} TEXT).",
             )
-    title = exp.TableAlias(this=exp.to_identifier(node.alias or name, quoted=True))
     fields = [(column.name, column.args["kind"]) for column in columns]
-    return _of_records(title, call_.expressions[0], fields, many)
+    return [_field(call_.expressions[0], *each, many) for each in fields]
 
 
 def populated(node: exp.Expr, catalog: Catalog) -> exp.Expr:
@@ -149,36 +182,23 @@ def populated(node: exp.Expr, catalog: Catalog) -> exp.Expr:
         raise UnknownName(
             f"Relation {relation} is unknown, whose type {name} takes.", name=relation
         )
-    if node.args.get("ordinality"):
-        raise Unsupported(
-            f"{name} WITH ORDINALITY is not supported.",
-            cure="Number the rows by row_number() OVER ().",
+    columns = [
+        _field(
+            call_.expressions[1],
+            column.name,
+            exp.DataType.build(column.type.sql(), dialect="duckdb"),
+            POPULATING[name],
         )
-    title = exp.TableAlias(
-        this=exp.to_identifier(node.alias or name, quoted=True),
-        columns=alias.columns if alias else [],
-    )
-    fields = [
-        (column.name, exp.DataType.build(column.type.sql(), dialect="duckdb"))
         for column in catalog.schema.relation(relation).visible
     ]
-    item = _of_records(title, call_.expressions[1], fields, POPULATING[name])
+    given = [column.name for column in alias.columns] if alias else []
+    numbered = bool(node.args.get("ordinality"))
+    item = rows_of(columns, node.alias or name, given, numbered=numbered)
     item.meta[ROW_TYPE] = relation
     return item
 
 
-def _of_records(
-    title: exp.TableAlias, value: exp.Expr, fields: Iterable[tuple[str, exp.DataType]], many: bool
-) -> exp.Expr:
-    """The query of the columns of records: the name and the type of each field."""
-    items = [
-        exp.Alias(this=_field(value, name, type_, many), alias=exp.to_identifier(name, quoted=True))
-        for name, type_ in fields
-    ]
-    return exp.Lateral(this=exp.Subquery(this=exp.Select(expressions=items)), alias=title)
-
-
-def _field(value: exp.Expr, field: str, type_: exp.DataType, many: bool) -> exp.Expr:
+def _field(value: exp.Expr, field: str, type_: exp.DataType, many: bool) -> Listed:
     """The values of a field of all records."""
     function = "fields"
     if type_.this in (exp.DType.JSON, exp.DType.JSONB):
@@ -188,9 +208,7 @@ def _field(value: exp.Expr, field: str, type_: exp.DataType, many: bool) -> exp.
     given = [value.copy(), exp.Literal.string(field), exp.Boolean(this=many)]
     if not many:  # one row, also for NULL
         given[0] = exp.Coalesce(this=given[0], expressions=[exp.Literal.string("{}")])
-    listed = exp.Anonymous(this=PREFIX + function, expressions=given)
-    unnested = exp.Anonymous(this="unnest", expressions=[listed])
-    return exp.Cast(this=unnested, to=type_.copy())
+    return Listed(field, exp.Anonymous(this=PREFIX + function, expressions=given), type_)
 
 
 def _is_condition(node: exp.Expr) -> bool:
@@ -261,34 +279,3 @@ def _unnested(function: str, node: exp.Expr) -> exp.Expr:
 
 def _listed(function: str, given: Sequence[exp.Expr]) -> exp.Expr:
     return exp.Anonymous(this=function, expressions=[each.copy() for each in given])
-
-
-def _lateral(node: exp.Expr) -> exp.Expr:
-    """A function in FROM as a query: `LATERAL (SELECT unnest(…) AS value) AS alias`."""
-    call_, alias = node.this, node.args.get("alias")
-    columns = _rows_of(call_)
-    assert columns is not None
-    name = node.alias or call_.name.lower()
-    given = [column.name for column in alias.columns] if alias else []
-    names = [column or name for column, _ in columns]
-    cells = [_unnested(function, call_) for _, function in columns]
-    if node.args.get("ordinality"):
-        names.append("ordinality")
-        places = [_listed(columns[0][1], call_.expressions), exp.Literal.number(1)]
-        cells.append(exp.Anonymous(this="generate_subscripts", expressions=places))
-    if len(given) > len(names):
-        raise SqlError(
-            f"{len(given)} names for {len(names)} columns of {call_.name.lower()}.",
-            cure="Give at most one name for each column.",
-        )
-    names[: len(given)] = given
-    items = [
-        exp.Alias(this=cell, alias=exp.to_identifier(each, quoted=True))
-        for cell, each in zip(cells, names, strict=True)
-    ]
-    query = exp.Subquery(this=exp.Select(expressions=items))
-    title = exp.TableAlias(this=exp.to_identifier(name, quoted=True))
-    lateral = exp.Lateral(this=query, alias=title)
-    if len(names) == 1:
-        lateral.meta[SCALAR] = True
-    return lateral

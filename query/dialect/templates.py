@@ -15,6 +15,7 @@ from sqlglot import exp
 from hornbeam_server.query.dialect.expansion import over_variable, variables
 from hornbeam_server.query.dialect.grammar import NAME, expression
 from hornbeam_server.query.dialect.macros import call as macro_call
+from hornbeam_server.query.dialect.macros import macro
 from hornbeam_server.query.dialect.value_functions import CALLED, FUNCTIONS
 from hornbeam_server.schema.types import ColumnType, Kind
 
@@ -85,6 +86,9 @@ ELSE error('The lengths of array_fill are NULL.') END
 _PADDED = "CASE WHEN c = '' THEN left(a, greatest(b, 0)) ELSE {}(a, b, nullif(c, '')) END"
 _BACKWARDS = "CASE WHEN b = 1 THEN CAST(range(len(a), 0, -1) AS INTEGER[]) END"
 _PLACES = "CASE WHEN b = 1 THEN CAST(range(1, len(a) + 1) AS INTEGER[]) END"
+_PLACES_OR_BACKWARDS = f"CASE WHEN c THEN {_BACKWARDS} ELSE {_PLACES} END"
+PLACES = macro("places")
+"""The list of the rows of generate_subscripts, which takes the same arguments."""
 _SET_LAX = """
 CASE WHEN c IS NULL THEN jsonb_set(a, b, 'null', {0}) ELSE jsonb_set(a, b, c, {0}) END
 """
@@ -109,7 +113,7 @@ TEMPLATES: Mapping[tuple[str, int], str] = MappingProxyType(
         ("gcd", 2): "cast_to_type(greatest_common_divisor(a, b), greatest(a, b))",
         ("lcm", 2): "cast_to_type(least_common_multiple(a, b), greatest(a, b))",
         ("generate_subscripts", 2): f"unnest({_PLACES})",
-        ("generate_subscripts", 3): f"unnest(CASE WHEN c THEN {_BACKWARDS} ELSE {_PLACES} END)",
+        ("generate_subscripts", 3): f"unnest({_PLACES_OR_BACKWARDS})",
         ("initcap", 1): _CAPITALS,
         ("isfinite", 1): "hornbeam_is_finite(a)",
         ("array_to_json", 2): _ARRAY_AS_JSON,
@@ -125,6 +129,8 @@ TEMPLATES: Mapping[tuple[str, int], str] = MappingProxyType(
         ("make_timestamptz", 6): "CAST(make_timestamp(a, b, c, d, e, f) AS TIMESTAMPTZ)",
         ("octet_length", 1): "hornbeam_octets(a)",
         ("pg_typeof", 1): _TYPE_NAMES,
+        (PLACES, 2): _PLACES,
+        (PLACES, 3): _PLACES_OR_BACKWARDS,
         ("lpad", 3): _PADDED.format("lpad"),
         ("rpad", 2): "rpad(a, b, ' ')",
         ("rpad", 3): _PADDED.format("rpad"),

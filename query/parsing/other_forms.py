@@ -1,7 +1,8 @@
 """Forms of PostgreSQL that the library's parser does not know: they are written in another form
 before it reads them, or refused by name.
 
-ORDER BY x USING < is ORDER BY x ASC, USING > is DESC, and EXISTS (SELECT FROM …) needs no column.
+ORDER BY x USING < is ORDER BY x ASC, USING > is DESC, EXISTS (SELECT FROM …) needs no column, and
+ROWS FROM (…) is LATERAL without the word.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ _ORDERS = {
     TokenType.GT: (TokenType.DESC, "DESC"),
 }
 _CHANGED = {TokenType.USING, TokenType.FROM}
+_ROWS_FROM = ["ROWS", "FROM"]
 _FORMS = frozenset({"NFC", "NFD", "NFKC", "NFKD"})
 _ENDS = frozenset({",", ")", ";", "."})
 
 
 def with_known_forms(tokens: Sequence[Token]) -> Sequence[Token]:
-    """The tokens with ASC for USING <, DESC for USING >, and SELECT 1 for SELECT in EXISTS (SELECT
-    FROM …)."""
+    """The tokens with ASC for USING <, DESC for USING >, SELECT 1 for SELECT in EXISTS (SELECT FROM
+    …), and ROWS FROM for LATERAL ROWS FROM."""
     if _CHANGED.isdisjoint({token.token_type for token in tokens}):
         return tokens
     found: list[Token] = []
@@ -33,6 +35,8 @@ def with_known_forms(tokens: Sequence[Token]) -> Sequence[Token]:
         if order is not None and i and tokens[i - 1].token_type is TokenType.USING:
             found[-1] = token_like(*order, token)
             continue
+        if token.token_type is TokenType.LATERAL and _upper(tokens[i + 1 : i + 3]) == _ROWS_FROM:
+            continue
         if token.token_type is TokenType.FROM and _is_empty(tokens[max(i - 3, 0) : i]):
             found.append(token_like(TokenType.NUMBER, "1", token))
         found.append(token)
@@ -40,7 +44,11 @@ def with_known_forms(tokens: Sequence[Token]) -> Sequence[Token]:
 
 
 def _is_empty(before: Sequence[Token]) -> bool:
-    return [token.text.upper() for token in before] == ["EXISTS", "(", "SELECT"]
+    return _upper(before) == ["EXISTS", "(", "SELECT"]
+
+
+def _upper(tokens: Sequence[Token]) -> list[str]:
+    return [token.text.upper() for token in tokens]
 
 
 def refuse_forms(tokens: Sequence[Token]) -> None:

@@ -17,7 +17,7 @@ changes, and functions that reach outside the database.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -37,6 +37,7 @@ from hornbeam_server.query.dialect.functions import function_name, in_duckdb, is
 from hornbeam_server.query.dialect.grammar import at, text_at, token_like
 from hornbeam_server.query.dialect.interval_fields import with_intervals
 from hornbeam_server.query.dialect.jsonb_rows import POPULATING, RECORDS
+from hornbeam_server.query.dialect.rows_from import has_several_functions, side_by_side
 from hornbeam_server.query.dialect.settings import show_as_query
 from hornbeam_server.query.dialect.text_arrays import texts_of
 from hornbeam_server.query.parsing.clauses import check_clauses
@@ -54,7 +55,7 @@ from hornbeam_server.query.parsing.other_forms import refuse_forms, with_known_f
 from hornbeam_server.query.parsing.output_names import name_outputs
 from hornbeam_server.query.parsing.patterns import SEVERAL, spell_patterns
 from hornbeam_server.query.parsing.placeholders import Parameter
-from hornbeam_server.query.parsing.row_functions import check_row_functions, join_arrays
+from hornbeam_server.query.parsing.row_functions import check_row_functions
 from hornbeam_server.query.parsing.row_subqueries import write_out_rows
 from hornbeam_server.query.parsing.schema_names import join_names
 from hornbeam_server.query.parsing.sequence_calls import mark_call, refuse_calls
@@ -145,7 +146,6 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> list[exp.Expr
     check_faithful(tokens, tree, sql)
     check_clauses(nodes, tokens, sql)
     check_row_functions(nodes, sql)
-    join_arrays(nodes)
     for node in nodes:
         if isinstance(node, exp.Dot):
             _leave_catalog_out(node)
@@ -432,12 +432,8 @@ def _leave_collation_out(node: exp.Collate, sql: str) -> None:
 
 def _translate(tree: exp.Expr, sql: str) -> None:
     """Translate functions that differ in DuckDB (`query/dialect/functions.py`)."""
-    nodes: list[exp.Expr] = list(tree.dfs())
-    calls = [node for node in nodes if is_call_in_from(node)]
-    for item in reversed(calls):  # parts first
-        supersede(item, call_in_from(item))
-    if calls:
-        nodes = list(tree.dfs())
+    nodes = _with_queries(tree, has_several_functions, side_by_side)
+    nodes = _with_queries(tree, is_call_in_from, call_in_from, nodes)
     for node in reversed(list(filter(is_translated, nodes))):
         try:
             found = in_duckdb(node)
@@ -448,6 +444,21 @@ def _translate(tree: exp.Expr, sql: str) -> None:
             ) from None
         for cast in found.find_all(exp.Cast):
             check_cast(cast)
+
+
+def _with_queries(
+    tree: exp.Expr,
+    is_written: Callable[[exp.Expr], bool],
+    query: Callable[[exp.Expr], exp.Expr],
+    nodes: list[exp.Expr] | None = None,
+) -> list[exp.Expr]:
+    """The nodes of the tree (`nodes`, if they are known) with a `query` for each item of FROM that
+    `is_written` holds for."""
+    nodes = list(tree.dfs()) if nodes is None else nodes
+    items = [node for node in nodes if is_written(node)]
+    for item in reversed(items):  # parts first
+        supersede(item, query(item))
+    return list(tree.dfs()) if items else nodes
 
 
 def _compare_values(tree: exp.Expr) -> None:

@@ -2,8 +2,7 @@
 PostgreSQL refuses them, or where DuckDB would return other rows.
 
 PostgreSQL has no such function in CASE, COALESCE and VALUES. It takes the rows of a SELECT DISTINCT
-ON before it computes such a function for each of them; DuckDB computes the function first. DuckDB's
-unnest takes one array.
+ON before it computes such a function for each of them; DuckDB computes the function first.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.dialect.functions import function_name, returns_rows, takes_lists
 from hornbeam_server.query.dialect.grammar import at
-from hornbeam_server.schema.errors import SqlError, Unsupported
-from hornbeam_server.schema.trees import supersede
+from hornbeam_server.schema.errors import Unsupported
 
 _AROUND = (exp.Query, exp.From, exp.Join, exp.Lateral, exp.Table)
 _CONDITIONAL = (exp.Case, exp.If, exp.Coalesce)
@@ -65,45 +63,3 @@ def _outermost(call: exp.Func, sql: str) -> exp.Expr:
                 cure=_CURE,
             )
     return part
-
-
-def join_arrays(nodes: Iterable[exp.Expr]) -> None:
-    """Write FROM unnest(a, b) as the query of both functions; the shorter array ends in NULLs."""
-    for node in nodes:
-        if isinstance(node, exp.Unnest) and len(node.expressions) > 1:
-            supersede(node, _of_arrays(node))
-
-
-def _of_arrays(node: exp.Unnest) -> exp.Lateral:
-    alias, arrays = node.args.get("alias"), list(node.expressions)
-    names = [column.name for column in alias.columns] if alias is not None else []
-    items: list[exp.Expr] = [_unnested(array.copy()) for array in arrays]
-    number = node.args.get("offset")
-    if number:
-        names += [number.name] if isinstance(number, exp.Identifier) else []
-        lengths = [_call("coalesce", _call("len", array.copy()), _number(0)) for array in arrays]
-        last = exp.Add(this=_call("greatest", *lengths), expression=_number(1))
-        items.append(_unnested(_call("range", _number(1), last)))
-    if len(names) > len(items):
-        raise SqlError(f"{len(names)} names for {len(items)} columns.", cure="Leave names out.")
-    others = ["unnest"] * len(arrays) + ["ordinality"]
-    titles = [*names, *others[len(names) :]]
-    listed = [
-        exp.Alias(this=item, alias=exp.to_identifier(title, quoted=True))
-        for item, title in zip(items, titles, strict=False)
-    ]
-    name = exp.to_identifier(node.alias or "unnest", quoted=True)
-    query = exp.Subquery(this=exp.Select(expressions=listed))
-    return exp.Lateral(this=query, alias=exp.TableAlias(this=name))
-
-
-def _unnested(array: exp.Expr) -> exp.Expr:
-    return _call("unnest", array)
-
-
-def _call(name: str, *arguments: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this=name, expressions=list(arguments))
-
-
-def _number(value: int) -> exp.Expr:
-    return exp.Literal.number(value)

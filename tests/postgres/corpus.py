@@ -22,6 +22,7 @@ from tests.postgres.moments import moments
 from tests.postgres.numbers import numbers
 from tests.postgres.patterns import patterns
 from tests.postgres.ranges import ranges
+from tests.postgres.selects import selects
 from tests.postgres.statements import ROWS, TABLES, statements
 from tests.postgres.templates import templates
 from tests.postgres.texts import texts
@@ -50,7 +51,7 @@ def corpus() -> list[str]:
     found = (
         *numbers(), *texts(), *moments(), *conditions(), *documents(), *arrays(), *statements(),
         *templates(), *patterns(), *functions(), *arithmetic(), *over_columns(),
-        *zones(), *ranges(),
+        *zones(), *ranges(), *selects(),
     )  # fmt: skip
     return list(dict.fromkeys(found))
 
