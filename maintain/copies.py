@@ -3,15 +3,20 @@
 A copy (`schema/copies.py`) has one row for each row of its relation, under the same key. So it is
 maintained like an index with all columns. A row that does not fit the new declaration is refused:
 it could not be in the relation once the copy has taken its place.
+
+A column that numbers the rows takes another number whenever the row is written to the copy: by the
+node that fills the copy, and by each transaction. The copy is not read before it is the relation,
+so only the last number of a row counts, and no two rows have the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 
-from hornbeam_server.maintain.changes import Mutation
+from hornbeam_server.maintain.changes import Change, Mutation
 from hornbeam_server.query.expressions.declared import (
     GeneratedColumn,
     RowCheck,
@@ -28,21 +33,31 @@ from hornbeam_server.schema.sqltext import literal_sql, shown
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.rows import Codecs
 
+Drawn = Mapping[str, Value]
+"""The values of the columns of a copy that take numbers, for one row."""
+Draw = Callable[[Copy], Awaitable[Drawn]]
+"""Takes the numbers for one row. Raises LimitExceeded when a counter has no more."""
+_NOTHING: Drawn = MappingProxyType({})
+
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     """The value of a column of the copy: that of the column at `place` in rows of the relation, or
-    what `convert` makes of a row. `place` None: the column is appended, and has `constant`."""
+    what `convert` makes of a row. `place` None: the column is appended, and has `constant`, or the
+    value that is drawn for the row."""
 
     column: Column
     place: int | None
     convert: Callable[[Row], Value] | None = None
     constant: Value = None
 
-    def value(self, row: Row) -> Value:
+    def value(self, row: Row, drawn: Drawn) -> Value:
         """The value of the column for a row of the relation. Raises SqlError, and NotNullViolation
         for a NULL that the column does not allow."""
-        found = self.constant if self.place is None else row[self.place]
+        if self.place is None:
+            found = drawn.get(self.column.name, self.constant)
+        else:
+            found = row[self.place]
         if self.convert is not None:
             found = self._converted(found, row)
         if found is None and not self.column.nullable and not is_generated(self.column):
@@ -68,11 +83,13 @@ class Converter:
     generated: tuple[GeneratedColumn, ...]
     checks: tuple[RowCheck, ...]
 
-    def __call__(self, row: Row) -> Row:
-        """The row as it becomes. Raises SqlError and ConstraintViolation, with the key of the row,
-        if it does not fit the relation as it becomes."""
+    def __call__(self, row: Row, drawn: Drawn) -> Row:
+        """The row as it becomes, with the values `drawn` for it. Raises SqlError and
+        ConstraintViolation, with the key of the row, if it does not fit the relation as it
+        becomes."""
         try:
-            found = with_generated(self.generated, tuple([part.value(row) for part in self.parts]))
+            values = tuple([part.value(row, drawn) for part in self.parts])
+            found = with_generated(self.generated, values)
             for column in self.generated:
                 if found[column.position] is None and not column.column.nullable:
                     raise NotNullViolation(f"{column.column.name} must not be NULL.")
@@ -86,8 +103,7 @@ class Converter:
                 f" relation as it becomes: {error.message}"
             )
             error.cure = "Change or delete the row first, or convert its value by USING."
-            values = [literal_sql(value) for value in key]
-            error.details |= {"relation": relation.name, "key": values}
+            error.details |= {"relation": relation.name, "key": [literal_sql(k) for k in key]}
             raise
         return found
 
@@ -97,31 +113,38 @@ class CopyProgram:
     """Maintains one copy. `key` encodes the key of a row of its relation, which is that of the row
     in the copy, too."""
 
-    name: str
-    relation: str
+    copy: Copy
     key: Callable[[Row], bytes]
     convert: Converter
 
-    def rows(self, source: Iterable[Row]) -> list[Row]:
-        """The rows of the copy. Raises the errors of `Converter`."""
-        return [self.convert(row) for row in source]
+    async def rows(self, source: Iterable[Row], draw: Draw) -> list[Row]:
+        """The rows of the copy. Raises the errors of `Converter` and of `draw`."""
+        return [self.convert(row, await self._drawn(draw)) for row in source]
 
-    def mutations(self, old: Row | None, new: Row | None) -> Sequence[Mutation]:
-        """The mutation of the copy when a row of its relation changes from `old` to `new`. The old
-        row of the mutation is that of the relation: it may be one that cannot be converted. Raises
-        the errors of `Converter`."""
-        row = old if new is None else new
+    async def mutations(self, changes: Iterable[Change], draw: Draw) -> list[Mutation]:
+        """The mutations of the copy when rows of its relation change. The old row of a mutation is
+        that of the relation: it may be one that cannot be converted. Raises the errors of
+        `Converter` and of `draw`."""
+        return [await self._mutation(change, draw) for change in changes]
+
+    async def _mutation(self, change: Change, draw: Draw) -> Mutation:
+        row = change.old if change.new is None else change.new
         assert row is not None
-        after = None if new is None else self._written(new)
-        return [Mutation(self.name, self.key(row), old, after)]
+        after = None
+        if change.new is not None:
+            after = self._written(change.new, await self._drawn(draw))
+        return Mutation(self.copy.name, self.key(row), change.old, after)
 
-    def _written(self, row: Row) -> Row:
+    async def _drawn(self, draw: Draw) -> Drawn:
+        return await draw(self.copy) if self.copy.draws else _NOTHING
+
+    def _written(self, row: Row, drawn: Drawn) -> Row:
         try:
-            return self.convert(row)
+            return self.convert(row, drawn)
         except (SqlError, ConstraintViolation) as error:
             error.cure = (
-                f"{self.relation} is being altered: write values that fit before and after, or wait"
-                " until the change has ended (hornbeam status: builds)."
+                f"{self.copy.relation} is being altered: write values that fit before and after, or"
+                " wait until the change has ended (hornbeam status: builds)."
             )
             raise
 
@@ -130,7 +153,7 @@ def compile_copy(catalog: Catalog, codecs: Codecs, copy: Copy) -> CopyProgram:
     """Compile the maintenance of a copy. Raises the errors of `converter`."""
     relation = catalog.schema.relation(copy.relation)
     key = codecs(relation.name).key
-    return CopyProgram(copy.name, relation.name, key, converter(relation, copy))
+    return CopyProgram(copy, key, converter(relation, copy))
 
 
 @lru_cache(RELATIONS)

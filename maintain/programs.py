@@ -48,7 +48,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from hornbeam_server.maintain.changes import Change, Mutation, make_mutation
-from hornbeam_server.maintain.copies import CopyProgram, compile_copy
+from hornbeam_server.maintain.copies import CopyProgram, Draw, compile_copy
 from hornbeam_server.maintain.immediate.program import (
     ImmediateProgram,
     Joined,
@@ -75,11 +75,11 @@ Pair = tuple[Row | None, Row | None]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A relation or view as it is stored: its own rows and those of its indexes and copies."""
+    """A relation or view as it is stored: its own rows and those of its indexes."""
 
     name: str
     key: Callable[[Row], bytes]
-    indexes: tuple[IndexProgram | CopyProgram, ...]
+    indexes: tuple[IndexProgram, ...]
 
     def mutations(self, pairs: Iterable[Pair]) -> Iterator[Mutation]:
         for old, new in pairs:
@@ -236,9 +236,11 @@ class Programs:
         views: Sequence[ViewProgram],
         immediate: Sequence[ImmediateProgram] = (),
         projected: Sequence[tuple[ProjectedProgram, Stored]] = (),
+        copies: Sequence[CopyProgram] = (),
     ) -> None:
         self._keys = keys
         self._relations = relations
+        self._copies = copies
         self._views = {
             relation: tuple(v for v in views if relation in v.path.relations)
             for relation in relations
@@ -255,19 +257,28 @@ class Programs:
         }
 
     async def mutations(
-        self, changes: Sequence[Change], reader: RowReader, *, remote: bool = False
+        self,
+        changes: Sequence[Change],
+        reader: RowReader,
+        *,
+        remote: bool = False,
+        draw: Draw | None = None,
     ) -> list[Mutation]:
-        """One mutation for every stored row that `changes` change, in relations, views and indexes.
+        """One mutation for every stored row that `changes` change, in relations, views, indexes,
+        and in copies, unless `draw` is None.
 
         `changes` are the net changes of one transaction, unique per relation and key; `reader` is
         the committed state before it. `remote`: its reads wait for another machine, so those of all
-        views are sent side by side. Raises the reader's errors.
+        views are sent side by side. `draw` takes the numbers of rows of copies. Raises the errors
+        of the reader, of `draw` and of rows that do not fit a copy.
         """
         base = BaseRows(reader, await self._by_key(changes))
         found: list[Mutation] = []
         for name, changed in base.changed.items():
             pairs = ((change.old, change.new) for change in changed.values())
             found += await made(self._relations[name].mutations(pairs))
+        if draw is not None:
+            found += await self._copied(base, draw)
         # A view over several changed relations is run once, over all of their changes.
         views = dict.fromkeys(view for name in base.changed for view in self._views[name])
         stars = dict.fromkeys(view for name in base.changed for view in self._projected[name])
@@ -283,6 +294,15 @@ class Programs:
         else:
             for stored, work in zip(kept, works, strict=True):
                 found += await made(stored.mutations(await work()))
+        return found
+
+    async def _copied(self, base: BaseRows, draw: Draw) -> list[Mutation]:
+        """The mutations of copies of relations."""
+        found: list[Mutation] = []
+        for program in self._copies:
+            for some in chunks(list(base.changes(program.copy.relation).values())):
+                found += await program.mutations(some, draw)
+                await turn(some)
         return found
 
     async def joined(
@@ -348,16 +368,15 @@ def compile_programs(catalog: Catalog, codecs: Codecs) -> Programs:
             for view in catalog.projected
             if catalog.maintained(view.name)
         ],
+        [compile_copy(catalog, codecs, copy) for copy in catalog.copies],
     )
 
 
 def stored_of(catalog: Catalog, codecs: Codecs, name: str) -> Stored:
-    """A relation or view with all its indexes and copies that commits must maintain."""
+    """A relation or view with all its indexes that commits must maintain."""
     indexes = (index.name for index in catalog.indexes_on(name))
     kept = tuple(compile_index(catalog, codecs, i) for i in indexes if catalog.maintained(i))
-    copies = (compile_copy(catalog, codecs, copy) for copy in catalog.copies)
-    copied = tuple(program for program in copies if program.relation == name)
-    return Stored(name, codecs(name).key, (*kept, *copied))
+    return Stored(name, codecs(name).key, kept)
 
 
 def _view(catalog: Catalog, codecs: Codecs, view: JoinView) -> ViewProgram:

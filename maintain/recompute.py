@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from hornbeam_server.maintain.copies import compile_copy
 from hornbeam_server.maintain.indexes import compile_index, condition_of
 from hornbeam_server.maintain.paths import BaseRows, Key, compile_path
 from hornbeam_server.query.expressions.declared import compile_key
@@ -138,7 +137,5 @@ def _stored_rows(
 ) -> list[tuple[bytes, Row]]:
     if name in catalog.index:
         rows = compile_index(catalog, codecs, name).rows(rows)
-    elif name in catalog.copy:
-        rows = compile_copy(catalog, codecs, catalog.copy[name]).rows(rows)
     key = codecs(name).key
     return [(key(row), row) for row in rows]

@@ -2,9 +2,8 @@
 
 ALTER TABLE … ADD COLUMN writes no row: older rows show a literal. As in PostgreSQL, a default that
 has one value in a transaction, such as now(), is computed once, when the column is added. A default
-with random UUIDs writes the rows again (`schema/copies.py`). One that takes numbers (nextval) needs
-a relation without rows, which is checked when the catalog is put into force
-(`txlayer/ddl/constraint_validation.py`).
+with another value for each row, a random UUID or a number, writes the rows again
+(`schema/copies.py`). The copy then has the computed values of the other new columns, too.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import replace
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.assignment import assign
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.errors import NotNullViolation, Unsupported
+from hornbeam_server.schema.errors import NotNullViolation
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Relation, Schema
 from hornbeam_server.schema.sequences import differs_by_row
 from hornbeam_server.schema.types import Value
@@ -26,25 +25,18 @@ async def with_values_in_older_rows(
     catalog: Catalog, base: Schema, now: dt.datetime, engine: QueryEngine
 ) -> Catalog:
     """`catalog`, whose relations follow those of `base` with the same names. The columns that they
-    add have values in older rows. Raises Unsupported, NotNullViolation, and the errors of the
-    defaults."""
-    copied = {copy.relation for copy in catalog.copies}
+    add have values in older rows. Raises NotNullViolation, and the errors of the defaults."""
     relations = []
     for relation in catalog.schema.relations:
         known = base.relation(relation.name).visible_names if relation.name in base else None
         new = [] if known is None else [c for c in relation.visible if c.name not in known]
         computed = [column for column in new if _has_one_value(column)]
-        if computed and relation.name in copied:
-            names = ", ".join(column.name for column in computed)
-            raise Unsupported(
-                f"{relation.name} gets {names}, whose default is an expression, and its rows are"
-                " written again at the same time.",
-                cure="Add the columns by a statement of their own, before the other change.",
-            )
         valued = {c.name: await _valued(c, relation, now, engine) for c in computed}
         columns = tuple(valued.get(column.name, column) for column in relation.columns)
         relations.append(replace(relation, columns=columns))
-    return replace(catalog, schema=replace(catalog.schema, relations=tuple(relations)))
+    schema = replace(catalog.schema, relations=tuple(relations))
+    copies = (replace(copy, target=schema.relation(copy.relation)) for copy in catalog.copies)
+    return replace(catalog, schema=schema, copies=tuple(copies))
 
 
 def _has_one_value(column: Column) -> bool:

@@ -268,7 +268,7 @@ class Catalog:
     @cached_property
     def counters(self) -> dict[tuple[str, str], Counter]:
         """The counters of identity columns and sequences, by relation and column."""
-        return counters_of(self.schema, self.beginnings)
+        return counters_of(self.schema, self.beginnings, self.copies)
 
     @cached_property
     def sequences(self) -> dict[str, Counter]:

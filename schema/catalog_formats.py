@@ -71,11 +71,16 @@ class Format(enum.IntEnum):
     """With enumerations (an older server does not know them)."""
     SIXTEENTH = 16
     """With domains: an older server would forget which columns are of one."""
+    SEVENTEENTH = 17
+    """With copies of relations that take a number for each row (an older server would leave the
+    column empty)."""
 
 
 def format_of(catalog: Catalog) -> Format:
     """The oldest format that can hold the catalog."""
     types = [column.type for column in _all_columns(catalog)]
+    if any(copy.draws for copy in catalog.copies):
+        return Format.SEVENTEENTH
     if catalog.schema.domains:
         return Format.SIXTEENTH
     if catalog.schema.enumerations or any(map(enumeration_of, types)):

@@ -208,11 +208,6 @@ class _PlainForm(msgspec.Struct):
     columns: tuple[_ColumnForm, ...]
 
 
-class _CopyForm(msgspec.Struct):
-    target: _RelationForm
-    conversions: tuple[tuple[str, str], ...]
-
-
 class _SequenceForm(msgspec.Struct, omit_defaults=True):
     name: str
     type: _TypeForm
@@ -222,6 +217,13 @@ class _SequenceForm(msgspec.Struct, omit_defaults=True):
     most: int
     cycle: bool = False
     owner: tuple[str, str] | None = None
+
+
+class _CopyForm(msgspec.Struct, omit_defaults=True):
+    target: _RelationForm
+    conversions: tuple[tuple[str, str], ...]
+    draws: tuple[str, ...] = ()
+    sequences: tuple[_SequenceForm, ...] = ()
 
 
 class _CatalogForm(msgspec.Struct, omit_defaults=True):
@@ -320,7 +322,7 @@ def decode_catalog(data: bytes) -> Catalog:
         ]
         named = {view.name: view for view in stored}
         views = tuple(named.get(view.name) or _declared(view) for view in form.declared_views)
-        copies = tuple(Copy(_relation(each.target), each.conversions) for each in form.copies)
+        copies = tuple(map(_copy, form.copies))
     except (msgspec.DecodeError, TypeMismatch, UnicodeDecodeError) as error:
         raise Corruption(
             f"The stored catalog cannot be read: {error}",
@@ -435,7 +437,13 @@ def _expression_type_form(type_: ColumnType) -> _ExpressionTypeForm:
 
 
 def _copy_form(copy: Copy) -> _CopyForm:
-    return _CopyForm(_relation_form(copy.target), copy.conversions)
+    sequences = tuple(map(_sequence_form, copy.sequences))
+    return _CopyForm(_relation_form(copy.target), copy.conversions, copy.draws, sequences)
+
+
+def _copy(form: _CopyForm) -> Copy:
+    sequences = tuple(map(_sequence, form.sequences))
+    return Copy(_relation(form.target), form.conversions, form.draws, sequences)
 
 
 def _relation_form(relation: Relation) -> _RelationForm:

@@ -13,7 +13,14 @@ from dataclasses import dataclass, replace
 
 from hornbeam_server.schema.errors import InvalidRequest
 from hornbeam_server.schema.identifiers import identifier
-from hornbeam_server.schema.model import Column, DefaultKind, Relation, Schema
+from hornbeam_server.schema.model import (
+    Column,
+    DeclaredSequence,
+    DefaultKind,
+    Relation,
+    Schema,
+)
+from hornbeam_server.schema.sequences import sequences_in, takes_numbers
 from hornbeam_server.schema.sqltext import literal_sql
 from hornbeam_server.schema.types import JSONB, Kind, encoded_alike, takes_all
 
@@ -35,13 +42,16 @@ class Using:
 
 @dataclass(frozen=True)
 class Copy:
-    """The relation `target` as it becomes. `conversions` has the columns whose values change, each
-    or that are appended with another value for each row, each with an expression over the rows in
-    force. All generated columns are computed again; the other
-    columns keep their values."""
+    """The relation `target` as it becomes. `conversions` has the columns whose values change, and
+    those that are appended with a random UUID for each row, each with an expression over the rows
+    in force. `draws` are the columns that are appended with a number for each row, and `sequences`
+    those among the sequences of these numbers that the schema in force does not have. All generated
+    columns are computed again; the other columns keep their values."""
 
     target: Relation
     conversions: tuple[tuple[str, str], ...] = ()
+    draws: tuple[str, ...] = ()
+    sequences: tuple[DeclaredSequence, ...] = ()
 
     @property
     def relation(self) -> str:
@@ -56,7 +66,7 @@ class Copy:
     def changed(self) -> frozenset[str]:
         """The columns whose values may change."""
         generated = (column.name for column in self.target.generated)
-        return frozenset([*generated, *(name for name, _ in self.conversions)])
+        return frozenset([*generated, *self.draws, *(name for name, _ in self.conversions)])
 
 
 def copies_for(old: Schema, new: Schema, usings: Sequence[Using] = ()) -> tuple[Copy, ...]:
@@ -69,14 +79,26 @@ def copies_for(old: Schema, new: Schema, usings: Sequence[Using] = ()) -> tuple[
         for relation in new.relations
         if relation.name in old
     )
-    return tuple(copy for copy in found if copy is not None)
+    return tuple(_with_sequences(copy, old, new) for copy in found if copy is not None)
 
 
 def _copy(old: Relation, new: Relation, usings: Iterable[Using]) -> Copy | None:
     using = {each.column: each.sql for each in usings if each.relation == new.name}
     conversions = tuple(_conversions(old, new, using))
+    draws = tuple(
+        c.name for c in new.visible if c.name not in old.visible_names and takes_numbers(c)
+    )
     computed = any(_is_computed_again(column, old) for column in new.visible)
-    return Copy(new, conversions) if conversions or computed else None
+    return Copy(new, conversions, draws) if conversions or draws or computed else None
+
+
+def _with_sequences(copy: Copy, old: Schema, new: Schema) -> Copy:
+    """The copy with the sequences of its numbers that only `new` has."""
+    defaults = (copy.target.column(name).default for name in copy.draws)
+    drawn = {name for each in defaults if each is not None for name in sequences_in(each.sql)}
+    known = {sequence.name for sequence in old.sequences}
+    added = (each for each in new.sequences if each.name in drawn - known)
+    return replace(copy, sequences=tuple(added))
 
 
 def _conversions(old: Relation, new: Relation, using: dict[str, str]) -> Iterator[tuple[str, str]]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
+from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.model import (
+    Column,
     DeclaredSequence,
     DefaultKind,
     Identity,
@@ -60,12 +63,14 @@ class Counter:
         return f"identity column {self.relation}.{self.column}"
 
 
-def counters_of(schema: Schema, beginnings: Iterable[Beginning]) -> dict[tuple[str, str], Counter]:
+def counters_of(
+    schema: Schema, beginnings: Iterable[Beginning], copies: Iterable[Copy] = ()
+) -> dict[tuple[str, str], Counter]:
     """The counters of identity columns, by relation and column, and of declared sequences, by
-    `SEQUENCE` and their names."""
+    `SEQUENCE` and their names. Those of `copies`, which are not in force yet, count already."""
     begun = {(one.relation, one.column): one for one in beginnings}
     found = {}
-    for key, identity, last, again, sequence in _counted(schema):
+    for key, identity, last, again, sequence in chain(_counted(schema), _counted_by(copies)):
         began = begun.get(key, Beginning(*key, 0, identity.start))
         cell = began.cell or "\0".join(key)
         written = spelled(key[0] or key[1], schema.spaces)
@@ -86,16 +91,30 @@ _Counted = tuple[tuple[str, str], Identity, int, int | None, str]
 def _counted(schema: Schema) -> Iterator[_Counted]:
     """Key, numbers, last number, number behind it, and name of each sequence."""
     for relation in schema.relations:
-        for column in relation.columns:
-            if column.default is None or column.default.kind is not DefaultKind.IDENTITY:
-                continue
-            identity, numbers = column.default.identity, column.type.integers
-            edge = numbers[-1] if identity.increment > 0 else numbers[0]
-            last = edge if identity.last is None else identity.last
-            name = "" if column.hidden else sequence_of_column(relation.name, column.name)
-            yield (relation.name, column.name), identity, last, None, name
-    for sequence in schema.sequences:
-        yield (SEQUENCE, sequence.name), sequence.numbers, *_ends(sequence), sequence.name
+        yield from _identities(relation.name, relation.columns)
+    yield from map(_of_sequence, schema.sequences)
+
+
+def _counted_by(copies: Iterable[Copy]) -> Iterator[_Counted]:
+    """The same of the columns and sequences that come with `copies`."""
+    for copy in copies:
+        yield from _identities(copy.relation, map(copy.target.column, copy.draws))
+        yield from map(_of_sequence, copy.sequences)
+
+
+def _identities(relation: str, columns: Iterable[Column]) -> Iterator[_Counted]:
+    for column in columns:
+        if column.default is None or column.default.kind is not DefaultKind.IDENTITY:
+            continue
+        identity, numbers = column.default.identity, column.type.integers
+        edge = numbers[-1] if identity.increment > 0 else numbers[0]
+        last = edge if identity.last is None else identity.last
+        name = "" if column.hidden else sequence_of_column(relation, column.name)
+        yield (relation, column.name), identity, last, None, name
+
+
+def _of_sequence(sequence: DeclaredSequence) -> _Counted:
+    return (SEQUENCE, sequence.name), sequence.numbers, *_ends(sequence), sequence.name
 
 
 def _ends(sequence: DeclaredSequence) -> tuple[int, int | None]:

@@ -247,7 +247,7 @@ def _converted(copy: Copy, appended: Collection[tuple[str, Column]]) -> Iterator
         if column.name in copy.changed:
             sql = expressions.get(column.name)
             how = "computed again" if sql is None else f"using {sql}"
-            if sql is not None and (copy.relation, column) in appended:
+            if not is_generated(column) and (copy.relation, column) in appended:
                 how = "another value for each row"
             name = f"{copy.relation}.{column.name}"
             yield DiffRow("rewrite", "column", name, f"{_described(column)}, {how}")

@@ -43,9 +43,14 @@ def sequences_in(sql: str) -> tuple[str, ...]:
 
 def differs_by_row(column: Column) -> bool:
     """Has the default of a column another value for each row?"""
+    return column.default_kind is DefaultKind.UUID or takes_numbers(column)
+
+
+def takes_numbers(column: Column) -> bool:
+    """Does the default of a column take a number for each row?"""
     default = column.default
     if default is None or default.kind is not DefaultKind.EXPRESSION:
-        return column.default_kind in {DefaultKind.IDENTITY, DefaultKind.UUID}
+        return column.default_kind is DefaultKind.IDENTITY
     return bool(sequences_in(default.sql))
 
 

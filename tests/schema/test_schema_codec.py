@@ -20,7 +20,7 @@ from hornbeam_server.schema.catalog import (
     WorkloadStatement,
 )
 from hornbeam_server.schema.codec import decode_catalog, encode_catalog
-from hornbeam_server.schema.copies import Copy
+from hornbeam_server.schema.copies import Copy, copies_for
 from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.enumerated import in_positions
@@ -536,3 +536,26 @@ def test_schemas_raise_the_format_number_and_are_decoded() -> None:
     assert decode_catalog(SPACES) == catalog
     public = replace(catalog, schema=replace(schema, spaces=()))
     assert encode_catalog(public).startswith(b'{"format":1,')
+
+
+COPIES = (Path(__file__).parent / "fixtures" / "catalog_11_copies.json").read_bytes()
+"""A catalog with a copy under way, before copies could take numbers."""
+NUMBERED = (Path(__file__).parent / "fixtures" / "catalog_17_numbers.json").read_bytes()
+"""A catalog with a copy under way that takes numbers, also from a new sequence."""
+
+
+def test_copies_that_take_numbers_raise_the_format_number_and_are_decoded() -> None:
+    before = load_ddl("CREATE TABLE r (a INT PRIMARY KEY, b INT);")
+    after = load_ddl(
+        "CREATE SEQUENCE s; CREATE TABLE r (a INT PRIMARY KEY, b INT, c SERIAL,"
+        " d INT DEFAULT nextval('s'));"
+    )
+    (numbered,) = copies_for(before, after)
+    assert numbered.draws == ("c", "d")
+    target = before.relation("r")
+    for copy, form in ((Copy(target, (("b", "a + 1"),)), COPIES), (numbered, NUMBERED)):
+        catalog = Catalog(1, before, Forest(("r",)), copies=(copy,))
+        assert encode_catalog(catalog) == form
+        assert decode_catalog(form) == catalog
+    assert catalog.counters["r", "c"].sequence == "r_c_seq"
+    assert catalog.sequences["s"].relation == ""

@@ -20,6 +20,7 @@ from hornbeam_server.schema.errors import (
     CheckViolation,
     ForeignKeyViolation,
     InvalidRequest,
+    LimitExceeded,
     NotNullViolation,
     SchemaError,
     SqlError,
@@ -271,6 +272,73 @@ async def test_stored_rows_get_random_uuids(tmp_path, monkeypatch):
         await alter(database, again)
         both = await database.fetch("SELECT CAST(l_u AS TEXT), l_v FROM line")
         assert len({text for row in both for text in row}) == 2 * len(rows)
+
+
+NUMBERED = """
+ALTER TABLE line ADD COLUMN l_no SERIAL UNIQUE, ADD COLUMN l_at2 TIMESTAMP DEFAULT now(),
+  ADD COLUMN l_twice BIGINT GENERATED ALWAYS AS (l_no * 2) STORED CHECK (l_twice > 0)
+"""
+
+
+async def test_stored_rows_get_numbers_while_transactions_go_on(tmp_path, monkeypatch):
+    """No two rows have the same number, and later rows get higher ones."""
+    async with opened(tmp_path) as database:
+        many = [[i, 1, str(i)] for i in range(100, 1500)]
+        await database.load("line", ["l_id", "l_s_id", "l_code"], many)
+        request, filled = await planned(database, NUMBERED), RelationCopies._filled
+        plan = database.plan_schema(request)
+        shown = [row.detail for row in plan.changes.rows() if row.name == "line.l_no"]
+        assert any("another value for each row" in detail for detail in shown)
+
+        async def held(self, names):
+            await run(
+                database,
+                "INSERT INTO line (l_id, l_s_id, l_code) VALUES (9000, 1, '9000')",
+                "UPDATE line SET l_count = 7 WHERE l_id BETWEEN 200 AND 300",
+                "UPDATE line SET l_id = 9001 WHERE l_id = 400",
+                "DELETE FROM line WHERE l_id = 500",
+            )
+            await filled(self, names)
+
+        monkeypatch.setattr(RelationCopies, "_filled", held)
+        await database.apply_schema(request, plan.plan_id)
+        await database.keeper.wait_built()
+        rows = await database.fetch("SELECT l_no, l_twice, l_at2 FROM line")
+        assert len({number for number, *_ in rows}) == len(rows) == 4 + 1400
+        assert all(number > 0 and twice == 2 * number for number, twice, _ in rows)
+        assert len({at for *_, at in rows}) == 1
+        await run(database, "INSERT INTO line (l_id, l_s_id, l_code) VALUES (9002, 1, '9002')")
+        ((number,),) = await database.fetch("SELECT l_no FROM line WHERE l_id = 9002")
+        assert number > max(number for number, *_ in rows)
+        await require_right(database)
+
+
+async def test_numbers_of_a_new_sequence_and_of_one_in_force(tmp_path):
+    """A changed file may declare the sequence together with the column. Without transactions beside
+    it, rows are numbered in the order of their key, as often as the sequence has numbers."""
+    async with opened(tmp_path) as database:
+        text = TABLES.replace("l_gone TEXT, ", "")
+        text = f"CREATE SEQUENCE by_five INCREMENT 5;\n{text}"
+        added = "STORED,\n  l_five TEXT NOT NULL DEFAULT 'A' || nextval('by_five'),"
+        text = text.replace("STORED,", added)
+        await apply(database, text)
+        found = await database.fetch("SELECT l_five FROM line ORDER BY l_id")
+        assert found == [("A1",), ("A6",), ("A11",), ("A16",)]
+        await require_right(database)
+        await alter(
+            database, "ALTER TABLE shop ADD COLUMN s_five BIGINT DEFAULT nextval('by_five')"
+        )
+        assert await database.fetch("SELECT s_five FROM shop ORDER BY s_id") == [(21,), (26,)]
+        schema = database.catalog.schema
+        few = "ALTER TABLE line ADD COLUMN l_few INT GENERATED ALWAYS AS IDENTITY (MAXVALUE 3)"
+        with pytest.raises(LimitExceeded, match="l_few has no number behind 3"):
+            await alter(database, few)
+        assert database.catalog.schema == schema
+        assert not database.catalog.copies
+        await alter(database, few.replace("MAXVALUE 3", "START 3 INCREMENT -1 MINVALUE -9"))
+        found = await database.fetch("SELECT l_few FROM line ORDER BY l_id")
+        assert found == [(3,), (2,), (1,), (0,)]
+        await require_right(database)
 
 
 async def test_a_node_that_begins_to_lead_drops_copies(tmp_path):

@@ -599,7 +599,8 @@ class CatalogKeeper:
     async def _build_one(self, catalog: Catalog, codecs: Codecs, build: Build) -> None:
         """Build one view or index at its T."""
         reader = Snapshot(self._store, codecs, build.at)
-        async with aclosing(built_rows(catalog, codecs, reader, build)) as parts:
+        draw = self._manager.new_rows().drawn
+        async with aclosing(built_rows(catalog, codecs, reader, build, draw)) as parts:
             async for puts in parts:
                 await self._put_built(puts, build)
 

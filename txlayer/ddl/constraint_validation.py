@@ -19,10 +19,8 @@ from hornbeam_server.schema.errors import (
     StalePlan,
     TypeMismatch,
     UniqueViolation,
-    Unsupported,
 )
 from hornbeam_server.schema.model import Check, Column, DeclaredIndex, ForeignKey, Schema
-from hornbeam_server.schema.sequences import differs_by_row
 from hornbeam_server.schema.types import ColumnType, Declared, Kind
 
 Count = Callable[[str], Awaitable[int]]
@@ -86,16 +84,14 @@ async def _check_copied(
 async def _check_appended(
     columns: Sequence[tuple[str, Column]], arrived: Mapping[str, Set[str]], count: Count
 ) -> None:
-    """A column whose default differs from row to row, or that is NOT NULL without a default, is
-    added to a relation without rows, or has its values in a copy."""
+    """A column that is NOT NULL without a default is added to a relation without rows, or has its
+    values in a copy."""
     for relation, column in columns:
         lacks_values = not column.nullable and column.default is None
-        if not (lacks_values or differs_by_row(column)) or column.name in arrived.get(relation, ()):
+        if not lacks_values or column.name in arrived.get(relation, ()):
             continue
         rows = await count(f"SELECT count(*) FROM {quoted(relation)}")
-        if not rows:
-            continue
-        if lacks_values:
+        if rows:
             raise NotNullViolation(
                 f"{relation}.{column.name} cannot be NOT NULL: {rows} stored"
                 f" row{'s have' if rows > 1 else ' has'} no value for it.",
@@ -103,12 +99,6 @@ async def _check_appended(
                 " name, say so: --rename relation.old=new.",
                 relation=relation,
             )
-        raise Unsupported(
-            f"{relation}.{column.name} has another default for each row, and {relation} has {rows}"
-            f" row{'s' if rows > 1 else ''}, which ADD COLUMN does not write again.",
-            cure="Add the column without the default, give its rows values by UPDATE, and set the"
-            " default then (ALTER TABLE … ALTER COLUMN … SET DEFAULT, or ADD GENERATED).",
-        )
 
 
 async def _check_empty(relation: str, count: Count) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
+from hornbeam_server.maintain.copies import Draw, compile_copy
 from hornbeam_server.maintain.immediate.build import built_puts
 from hornbeam_server.maintain.recompute import build_batches, scanned_relation
 from hornbeam_server.schema.catalog import Catalog, Purpose
@@ -18,12 +19,15 @@ Puts = Mapping[str, Sequence[Put]]
 
 
 async def built_rows(
-    catalog: Catalog, codecs: Codecs, reader: Snapshot, build: Build
+    catalog: Catalog, codecs: Codecs, reader: Snapshot, build: Build, draw: Draw
 ) -> AsyncGenerator[Puts, None]:
     """The puts of a build as of `reader`, in parts. Counts the rows in `build`: those of a view,
-    not those of its internal tables. Raises the reader's errors, LimitExceeded and SqlError."""
+    not those of its internal tables. `draw` takes the numbers of rows of copies. Raises the
+    reader's errors, LimitExceeded and SqlError."""
     build.rows = build.scanned = 0
-    if catalog.layout(build.name).source in catalog.transactional_view:
+    if build.name in catalog.copy:
+        parts = _copied(catalog, codecs, reader, build, draw)
+    elif catalog.layout(build.name).source in catalog.transactional_view:
         parts = _immediate(catalog, codecs, reader, build)
     else:
         parts = _rows(catalog, codecs, reader, build)
@@ -43,6 +47,19 @@ async def _rows(
             rows = batch.rows[build.name]
             build.scanned += batch.scanned
             yield {codec.layout.table: [Put(key, codec.encode(row)) for key, row in rows]}
+
+
+async def _copied(
+    catalog: Catalog, codecs: Codecs, reader: Snapshot, build: Build, draw: Draw
+) -> AsyncGenerator[Puts, None]:
+    """The rows of a copy."""
+    copy, codec = catalog.copy[build.name], codecs(build.name)
+    program = compile_copy(catalog, codecs, copy)
+    async with aclosing(reader.scan(copy.relation)) as scanned:
+        async for batch in scanned:
+            rows = await program.rows(batch, draw)
+            build.scanned += len(batch)
+            yield {codec.layout.table: [Put(codec.key(row), codec.encode(row)) for row in rows]}
 
 
 async def _immediate(

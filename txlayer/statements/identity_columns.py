@@ -229,6 +229,10 @@ class Numbers:
         self.drawn: dict[str, int] = {}
         """The numbers of `last` that this transaction has taken, in the same order."""
 
+    def beside(self) -> Numbers:
+        """New numbers from the same source. They are not among those of the transaction."""
+        return Numbers(self._source)
+
     async def next(self, counter: Counter) -> int:
         relation, column = counter.relation, counter.column
         given = self._given.get((relation, column))

@@ -68,6 +68,7 @@ from hornbeam_server.txlayer.statements.write_plans import WritePlan
 from hornbeam_server.txlayer.transactions.attempt import Transaction
 from hornbeam_server.txlayer.transactions.attempt_results import Attempt, outcome_of
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
+from hornbeam_server.txlayer.transactions.new_rows import NewRows
 from hornbeam_server.txlayer.transactions.outcomes import (
     TABLE as OUTCOMES,
 )
@@ -501,6 +502,10 @@ class TransactionManager:
 
     def _uuids(self, replay: Replay | None = None) -> RandomUuids:
         return RandomUuids(self._ids.new, replay.seed if replay is not None else "")
+
+    def new_rows(self) -> NewRows:
+        """Values of rows that no transaction writes: those of the copy of a relation."""
+        return NewRows(self.state, Numbers(self._identity), self._uuids(), self._now(None))
 
     # ------------------------------------------------------------ dry runs
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hornbeam_server.schema.assignment import assign, assign_all_of_file
+from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Relation
 from hornbeam_server.schema.row_identity import spread
@@ -34,6 +35,10 @@ class NewRows:
         self._computed: dict[tuple[str, str], Value] = {}
         """The values of defaults that are expressions, by relation and column."""
         self._now = now
+
+    def beside(self) -> NewRows:
+        """The same for rows that the client does not know of."""
+        return NewRows(self._state, self._numbers.beside(), self._uuids, self._now)
 
     async def complete(self, relation: Relation, values: Mapping[int, Value]) -> Row:
         """A whole row: the given values, and defaults for the rest. Raises the errors of
@@ -88,6 +93,12 @@ class NewRows:
             if isinstance(assignment, Defaulted):
                 new[assignment.position] = await self.default(relation, assignment.column)
         return tuple(new)
+
+    async def drawn(self, copy: Copy) -> dict[str, Value]:
+        """The values of the columns of a copy that take numbers, for one row. Raises
+        LimitExceeded."""
+        target = copy.target
+        return {name: await self.default(target, target.column(name)) for name in copy.draws}
 
     async def default(self, relation: Relation, column: Column) -> Value:
         """The default of a column for one row; NULL if it has none."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import aclosing
 
 from hornbeam_server.maintain.changes import Addition, Change, Mutation
+from hornbeam_server.maintain.copies import Draw
 from hornbeam_server.maintain.immediate.program import Joined
 from hornbeam_server.query.engine import QueryStream
 from hornbeam_server.schema.errors import BeingLoaded, LimitExceeded, TransactionAborted
@@ -286,13 +287,14 @@ class Workspace:
             self._net = found
         return self._net
 
-    async def mutations(self) -> list[Mutation]:
-        """The changes of all stored rows: of relations, views and indexes. Raises LimitExceeded."""
+    async def mutations(self, draw: Draw | None = None) -> list[Mutation]:
+        """The changes of all stored rows: of relations, views and indexes, and of copies, unless
+        `draw` is None. Raises the errors of `Programs.mutations`, and LimitExceeded."""
         changes = await self.net_changes()
         if not changes:
             return list(self.repairs)
         remote = self._store.remote
-        found = await self.state.programs.mutations(changes, self.reader, remote=remote)
+        found = await self.state.programs.mutations(changes, self.reader, remote=remote, draw=draw)
         await require_moderate(found, self.state.codecs)
         return [*found, *self.repairs]
 
@@ -343,7 +345,6 @@ class Workspace:
         the additions to immediate views as cells of a lane of their own."""
         codecs = self.state.codecs
         found = await self.mutations()
-        found = await selected(found, lambda m: m.layout not in self.state.catalog.copy)
         for addition in await self.additions(await self.joined()):
             cell = (*addition.group, OWN_LANE, *addition.amounts)
             found.append(Mutation(addition.layout, codecs(addition.layout).key(cell), None, cell))
