@@ -1,7 +1,8 @@
 """Copy maintenance: a row of a relation as it becomes when values of its columns change.
 
-A copy (`schema/copies.py`) has one row for each row of its relation, under the same key. So it is
-maintained like an index with all columns. A row that does not fit the new declaration is refused:
+A copy (`schema/copies.py`) has one row for each row of its relation, under the same key, or under
+another one, which no two rows of the relation share (`Copy.key_index`). So it is maintained like an
+index with all columns. A row that does not fit the new declaration is refused:
 it could not be in the relation once the copy has taken its place.
 
 A column that numbers the rows takes another number whenever the row is written to the copy: by the
@@ -29,7 +30,9 @@ from hornbeam_server.schema.catalog import RELATIONS, Catalog
 from hornbeam_server.schema.copies import Copy, is_generated
 from hornbeam_server.schema.errors import ConstraintViolation, NotNullViolation, SqlError
 from hornbeam_server.schema.model import Column, Relation
+from hornbeam_server.schema.rows import has_null, projection
 from hornbeam_server.schema.sqltext import literal_sql, shown
+from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.rows import Codecs
 
@@ -110,11 +113,11 @@ class Converter:
 
 @dataclass(frozen=True, slots=True)
 class CopyProgram:
-    """Maintains one copy. `key` encodes the key of a row of its relation, which is that of the row
-    in the copy, too."""
+    """Maintains one copy. `key` encodes the key in the copy of a row of its relation; None for a
+    row without it, which cannot be in the copy."""
 
     copy: Copy
-    key: Callable[[Row], bytes]
+    key: Callable[[Row], bytes | None]
     convert: Converter
 
     async def rows(self, source: Iterable[Row], draw: Draw) -> list[Row]:
@@ -122,18 +125,23 @@ class CopyProgram:
         return [self.convert(row, await self._drawn(draw)) for row in source]
 
     async def mutations(self, changes: Iterable[Change], draw: Draw) -> list[Mutation]:
-        """The mutations of the copy when rows of its relation change. The old row of a mutation is
-        that of the relation: it may be one that cannot be converted. Raises the errors of
-        `Converter` and of `draw`."""
-        return [await self._mutation(change, draw) for change in changes]
-
-    async def _mutation(self, change: Change, draw: Draw) -> Mutation:
-        row = change.old if change.new is None else change.new
-        assert row is not None
-        after = None
-        if change.new is not None:
-            after = self._written(change.new, await self._drawn(draw))
-        return Mutation(self.copy.name, self.key(row), change.old, after)
+        """The mutations of the copy when rows of its relation change, one for each key: a row may
+        take the key of another one that leaves it. The old row of a mutation is that of the
+        relation: it may be one that cannot be converted. Raises the errors of `Converter` and of
+        `draw`."""
+        name, found = self.copy.name, dict[bytes, Mutation]()
+        for some in chunks(list(changes)):
+            for _, old, new in some:
+                left = None if old is None else self.key(old)
+                if left is not None:
+                    found.setdefault(left, Mutation(name, left, old, None))
+                if new is None:
+                    continue
+                row, key = self._written(new, await self._drawn(draw)), self.key(new)
+                assert key is not None, "a row without its key does not fit"
+                found[key] = Mutation(name, key, old, row)
+            await turn(some)
+        return list(found.values())
 
     async def _drawn(self, draw: Draw) -> Drawn:
         return await draw(self.copy) if self.copy.draws else _NOTHING
@@ -151,8 +159,13 @@ class CopyProgram:
 
 def compile_copy(catalog: Catalog, codecs: Codecs, copy: Copy) -> CopyProgram:
     """Compile the maintenance of a copy. Raises the errors of `converter`."""
-    relation = catalog.schema.relation(copy.relation)
-    key = codecs(relation.name).key
+    relation, codec = catalog.schema.relation(copy.relation), codecs(copy.name)
+    key_values = projection([relation.positions[name] for name in copy.target.primary_key])
+
+    def key(row: Row) -> bytes | None:
+        values = key_values(row)
+        return None if has_null(values) else codec.key_of(values)
+
     return CopyProgram(copy, key, converter(relation, copy))
 
 

@@ -300,9 +300,8 @@ class Programs:
         """The mutations of copies of relations."""
         found: list[Mutation] = []
         for program in self._copies:
-            for some in chunks(list(base.changes(program.copy.relation).values())):
-                found += await program.mutations(some, draw)
-                await turn(some)
+            changes = base.changes(program.copy.relation).values()
+            found += await program.mutations(changes, draw)
         return found
 
     async def joined(

@@ -19,13 +19,16 @@ from hornbeam_server.node.altered_types import alter_domain, alter_type, listed
 from hornbeam_server.node.dependents import (
     Dependent,
     users_of_column,
+    users_of_key,
     users_of_relation,
     users_of_sequence,
     users_of_type,
     users_of_unique,
     users_of_view,
+    without,
     without_column,
     without_constraint,
+    without_key,
     without_relation,
     without_sequence,
     without_type,
@@ -410,6 +413,9 @@ class _Work:
 
     def _drop_constraint(self, table: str, action: DropElement) -> None:
         name = action.name
+        if name == _key_name(self.schema, table):
+            self._drop_key(table, action)
+            return
         if name not in _constraints(self.schema, table):
             if not action.guarded:
                 raise self._unknown_constraint(table, name)
@@ -429,6 +435,16 @@ class _Work:
             users = list(users_of_unique(self.schema, table, columns))
             self._refuse_used(f"The constraint {name} of {table}", users)
         self.schema = without_unique(self.schema, full)
+
+    def _drop_key(self, table: str, action: DropElement) -> None:
+        """Drop the primary key. Its columns stay NOT NULL."""
+        users = list(users_of_key(self.schema, table))
+        if not action.cascade:
+            self._refuse_used(f"The constraint {action.name} of {table}", users)
+        for user in users:
+            self.notes.append(f"The {user} is dropped with the constraint {action.name}.")
+            self.schema = without(self.schema, user)
+        self.schema = _with_relation(self.schema, without_key(self.schema.relation(table)))
 
     def _validate(self, table: str, constraint: str) -> None:
         """Do nothing: constraints are validated when they are added."""
@@ -613,7 +629,14 @@ class _Work:
         return Place().error(message, cure=cure, **({"name": name} if name else {}))
 
 
+def _key_name(schema: Schema, table: str) -> str:
+    """The name of the primary key of a relation; "" if it has none."""
+    declared = schema.relation(table).declared_key
+    return f"{bare(table, schema.spaces)}_pkey" if declared else ""
+
+
 def _constraints(schema: Schema, table: str) -> list[str]:
+    """The names of the constraints of a relation, except that of its key."""
     relation = schema.relation(table)
     keys = (key.name for key in relation.foreign_keys)
     checks = (check.name for check in relation.own_checks)

@@ -21,6 +21,7 @@ from hornbeam_server.schema.model import (
     Schema,
     sequence_of_column,
 )
+from hornbeam_server.schema.row_identity import row_identity
 from hornbeam_server.schema.sequences import sequences_in
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.type_names import named_types
@@ -162,6 +163,13 @@ def users_of_unique(schema: Schema, relation: str, columns: tuple[str, ...]) -> 
             yield Dependent("foreign key", child.name, key.name)
 
 
+def users_of_key(schema: Schema, relation: str) -> Iterator[Dependent]:
+    """The foreign keys that reference the primary key."""
+    for child, key in schema.children(relation):
+        if not key.to_unique:
+            yield Dependent("foreign key", child.name, key.name)
+
+
 def users_of_view(schema: Schema, view: str) -> Iterator[Dependent]:
     for other in schema.views:
         if other.name != view and view in named(other):
@@ -277,6 +285,13 @@ def without_constraint(relation: Relation, name: str) -> Relation:
     keys: tuple[ForeignKey, ...] = tuple(k for k in relation.foreign_keys if k.name != name)
     checks = tuple(check for check in relation.checks if check.name != name)
     return replace(relation, foreign_keys=keys, checks=checks)
+
+
+def without_key(relation: Relation) -> Relation:
+    """The relation without its primary key, whose columns stay NOT NULL."""
+    identity = row_identity(relation.visible_names)
+    columns = (identity, *relation.visible)
+    return replace(relation, columns=columns, primary_key=(identity.name,))
 
 
 def _without_index(schema: Schema, name: str) -> Schema:

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Iterator
 
 from hornbeam_server.schema.catalog import Catalog, Index
+from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.model import (
     Action,
     Column,
@@ -73,13 +74,13 @@ class Format(enum.IntEnum):
     """With domains: an older server would forget which columns are of one."""
     SEVENTEENTH = 17
     """With copies of relations that take a number for each row (an older server would leave the
-    column empty)."""
+    column empty), or that have another key (an older server would use that of the relation)."""
 
 
 def format_of(catalog: Catalog) -> Format:
     """The oldest format that can hold the catalog."""
     types = [column.type for column in _all_columns(catalog)]
-    if any(copy.draws for copy in catalog.copies):
+    if any(_is_of_seventeenth(copy, catalog) for copy in catalog.copies):
         return Format.SEVENTEENTH
     if catalog.schema.domains:
         return Format.SIXTEENTH
@@ -139,6 +140,10 @@ def _all_columns(catalog: Catalog) -> Iterator[Column]:
         yield from (*deferred.columns, *deferred.hidden)
     for view in catalog.transactional_view.values():
         yield from (*view.columns, *view.hidden)
+
+
+def _is_of_seventeenth(copy: Copy, catalog: Catalog) -> bool:
+    return bool(copy.draws) or copy.moves_key(catalog.schema.relation(copy.relation))
 
 
 def _is_of_thirteenth(type_: ColumnType) -> bool:

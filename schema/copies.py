@@ -63,6 +63,16 @@ class Copy:
         return f"{self.target.name}..copy"
 
     @property
+    def key_index(self) -> str:
+        """The name of the UNIQUE index of the relation on the new key, while the copy that changes
+        the key is under way."""
+        return f"{self.target.name}..key"
+
+    def moves_key(self, old: Relation) -> bool:
+        """Has the copy another key than the relation `old`?"""
+        return old.declared_key != self.target.declared_key
+
+    @property
     def changed(self) -> frozenset[str]:
         """The columns whose values may change."""
         generated = (column.name for column in self.target.generated)
@@ -89,7 +99,8 @@ def _copy(old: Relation, new: Relation, usings: Iterable[Using]) -> Copy | None:
         c.name for c in new.visible if c.name not in old.visible_names and takes_numbers(c)
     )
     computed = any(_is_computed_again(column, old) for column in new.visible)
-    return Copy(new, conversions, draws) if conversions or draws or computed else None
+    copy = Copy(new, conversions, draws)
+    return copy if conversions or draws or computed or copy.moves_key(old) else None
 
 
 def _with_sequences(copy: Copy, old: Schema, new: Schema) -> Copy:

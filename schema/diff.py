@@ -100,6 +100,8 @@ class SchemaDiff:
     added_domains: tuple[Domain, ...] = ()
     dropped_domains: tuple[Domain, ...] = ()
     changed_domains: tuple[Domain, ...] = ()
+    moved_keys: tuple[Relation, ...] = ()
+    """The relations that get another primary key."""
     moved_columns: tuple[tuple[str, Column], ...] = ()
     """The columns that get another domain, or declare other things besides it."""
     refused: tuple[Refusal, ...] = ()
@@ -185,6 +187,9 @@ class SchemaDiff:
             yield from _converted(copy, self.appended_columns)
 
     def _constraint_rows(self) -> Iterator[DiffRow]:
+        for relation in self.moved_keys:
+            detail = f"({', '.join(relation.declared_key)}), under which all rows are written again"
+            yield DiffRow("change", "primary key", relation.name, detail)
         for action, keys in (("drop", self.dropped_foreign_keys), ("add", self.added_foreign_keys)):
             for owner, key in keys:
                 yield DiffRow(action, "foreign key", f"{owner}.{key.name}", _target(key))
@@ -314,6 +319,7 @@ def diff(old: Schema, new: Schema, usings: Sequence[Using] = ()) -> SchemaDiff:
         changed_domains=tuple(
             each for each in new.domains if each.name in domains and each not in old.domains
         ),
+        moved_keys=tuple(n for o, n in kept if o.declared_key != n.declared_key and n.declared_key),
         moved_columns=tuple((name, new) for name, old, new in pairs if old.domain != new.domain),
         refused=(
             *(refusal for o, n in kept for refusal in _refusals(o, n, usings)),
@@ -364,17 +370,27 @@ def _refusals(old: Relation, new: Relation, usings: Sequence[Using]) -> Iterator
 
 
 def _refused_key(old: Relation, new: Relation) -> Iterator[Refusal]:
-    """Refuse another primary key, and a column that has the name of the row identity."""
-    if old.declared_key != new.declared_key:
-        under = "their primary key" if old.declared_key else "a hidden number of their own"
+    """Refuse a primary key of columns that the stored rows do not have, no key any more, and a
+    column that has the name of the row identity."""
+    added = [name for name in new.declared_key if name not in old.visible_names]
+    if old.declared_key and not new.declared_key:
         yield Refusal(
             new.name,
             new.name,
             "primary key",
-            f"rows are stored under {under}",
-            "make a relation with the new key under another name and copy the rows",
+            "rows are stored under their primary key",
+            "declare another one, or make a relation without a key under another name and copy the"
+            " rows",
         )
-    elif old.primary_key != new.primary_key:
+    elif old.declared_key != new.declared_key and added:
+        yield Refusal(
+            new.name,
+            new.name,
+            "primary key",
+            f"stored rows have no {', '.join(added)} yet",
+            "add the columns first, and the key in a further change",
+        )
+    elif old.declared_key == new.declared_key and old.primary_key != new.primary_key:
         (name,) = old.primary_key
         yield Refusal(
             new.name,
@@ -410,8 +426,8 @@ def _refused_key_column(
             "type",
             f"it belongs to the primary key, and rows are stored under its {before.type.ddl()}"
             " values",
-            f"write {before.type.ddl()}, or make a relation with another key under another name and"
-            " copy the rows",
+            f"write {before.type.ddl()}; change the type in a change of its own, while the column"
+            " belongs to no key",
         )
 
 

@@ -250,6 +250,8 @@ def _indexed_alike(index: Index, new: Catalog, before: Index, base: Catalog) -> 
     """Do the rows of an index have the same values?"""
     for copy in new.copies:
         if copy.relation == index.on:
+            if copy.moves_key(base.schema.relation(index.on)):
+                return False
             # Columns have other places in a copy, and the same names.
             columns = {*(part.column for part in index.columns), *index.include}
             same = replace(before, name=index.name, purpose=index.purpose, reason=index.reason)

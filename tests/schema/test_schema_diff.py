@@ -90,7 +90,6 @@ def test_indexes_of_a_dropped_relation_are_not_listed() -> None:
 
 
 REFUSED = [
-    ("id INTEGER PRIMARY KEY, p", "p", "primary key", "c", "copy the rows"),
     (
         "id INTEGER PRIMARY KEY, name VARCHAR(10) NOT NULL",
         "name VARCHAR(10) NOT NULL, id INTEGER PRIMARY KEY",
@@ -108,9 +107,6 @@ def test_refused_changes_have_a_reason_and_a_cure(
     old: str, new: str, change: str, name: str, cure: str
 ) -> None:
     base = BASE.replace("CREATE INDEX by_n ON c (n);", "")
-    if "PRIMARY KEY, p" in old and "x INT" not in new:  # a relation without its key needs another
-        new = "p INTEGER PRIMARY KEY CONSTRAINT up REFERENCES p"
-        old = "id INTEGER PRIMARY KEY, p INTEGER CONSTRAINT up REFERENCES p"
     found = changed(old, new, base)
     refusals = [row for row in found.rows() if row.action == "refuse"]
     assert (change, name) in [(row.kind, row.name) for row in refusals]
@@ -145,28 +141,38 @@ def test_a_conversion_is_given_by_using() -> None:
     assert diff(base, base, [Using("c", "id", "n")]).refused
 
 
-def test_a_change_of_the_primary_key_is_refused() -> None:
-    found = diff(
-        load_ddl("CREATE TABLE t (a INT, b INT, PRIMARY KEY (a, b))"),
-        load_ddl("CREATE TABLE t (a INT, b INT, PRIMARY KEY (b, a))"),
-    )
-    assert [(r.kind, r.name) for r in found.rows()] == [("primary key", "t")]
-
-
 NO_KEY = "CREATE TABLE t (a INT, b INT)"
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
+        (
+            "CREATE TABLE t (a INT, b INT, PRIMARY KEY (a, b))",
+            "CREATE TABLE t (a INT, b INT, PRIMARY KEY (b, a))",
+        ),
         (NO_KEY, "CREATE TABLE t (a INT PRIMARY KEY, b INT)"),
-        ("CREATE TABLE t (a INT PRIMARY KEY, b INT)", NO_KEY),
     ],
 )
-def test_a_primary_key_is_neither_added_nor_dropped(old: str, new: str) -> None:
+def test_another_primary_key_moves_all_rows(old: str, new: str) -> None:
     found = diff(load_ddl(old), load_ddl(new))
-    assert ("primary key", "t") in [(r.kind, r.name) for r in found.rows()]
+    assert ("change", "primary key", "t") in [(r.action, r.kind, r.name) for r in found.rows()]
+    assert [copy.relation for copy in found.copies] == ["t"]
+    assert not found.refused
     assert not any("rowid" in f"{row.name} {row.detail}" for row in found.rows())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "cure"),
+    [
+        ("CREATE TABLE t (a INT PRIMARY KEY, b INT)", NO_KEY, "declare another one"),
+        (NO_KEY, "CREATE TABLE t (a INT, b INT, c UUID PRIMARY KEY)", "add the columns first"),
+    ],
+)
+def test_a_key_that_stored_rows_cannot_have_is_refused(old: str, new: str, cure: str) -> None:
+    refused = [row for row in diff(load_ddl(old), load_ddl(new)).rows() if row.action == "refuse"]
+    (detail,) = [row.detail for row in refused if row.kind == "primary key"]
+    assert cure in detail
 
 
 def test_a_relation_without_a_primary_key_is_changed_like_others() -> None:

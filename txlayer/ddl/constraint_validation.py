@@ -20,7 +20,14 @@ from hornbeam_server.schema.errors import (
     TypeMismatch,
     UniqueViolation,
 )
-from hornbeam_server.schema.model import Check, Column, DeclaredIndex, ForeignKey, Schema
+from hornbeam_server.schema.model import (
+    Check,
+    Column,
+    DeclaredIndex,
+    ForeignKey,
+    KeyPart,
+    Schema,
+)
 from hornbeam_server.schema.types import ColumnType, Declared, Kind
 
 Count = Callable[[str], Awaitable[int]]
@@ -34,6 +41,7 @@ async def check_stored(current: Catalog, new: Catalog, count: Count, count_befor
     when a relation that an initial load is to fill has rows."""
     changes = diff(current.schema, new.schema)
     arrived = {c.relation: c.changed for c in current.copies if c.target in new.schema.relations}
+    await _check_keys(current, new, count_before)
     # First: the new catalog cannot read rows that break these.
     for relation, column in changes.restricted_columns:
         before = current.schema.relation(relation).column(column.name)
@@ -101,6 +109,19 @@ async def _check_appended(
             )
 
 
+async def _check_keys(current: Catalog, new: Catalog, count: Count) -> None:
+    """Check that rows have the keys that they get in new copies: they have values, and differ."""
+    for copy in new.copies if not current.copies else ():
+        relation, key = current.schema.relation(copy.relation), copy.target.primary_key
+        if not copy.moves_key(relation):
+            continue
+        for before in map(relation.column, key):
+            await _check_column(relation.name, before, replace(before, nullable=False), count)
+        parts = tuple(map(KeyPart, key))
+        index = DeclaredIndex(copy.key_index, relation.name, parts, unique=True)
+        await _check_unique(index, count, "the primary key")
+
+
 async def _check_empty(relation: str, count: Count) -> None:
     if await count(f"SELECT count(*) FROM (SELECT 1 FROM {quoted(relation)} LIMIT 1) AS any_row"):
         raise StalePlan(
@@ -154,7 +175,7 @@ def _is_no_value(column: str, type_: ColumnType) -> str:
             return f"({longer} OR {padded})"
 
 
-async def _check_unique(index: DeclaredIndex, count: Count) -> None:
+async def _check_unique(index: DeclaredIndex, count: Count, wanted: str = "UNIQUE") -> None:
     columns = _parts_of(index)
     listed = ", ".join(columns)
     present = " AND ".join(f"{c} IS NOT NULL" for c in columns if index.nulls_distinct) or "TRUE"
@@ -166,7 +187,7 @@ async def _check_unique(index: DeclaredIndex, count: Count) -> None:
     )
     if found:
         raise UniqueViolation(
-            f"{index.relation} ({listed}) cannot be UNIQUE: {found}"
+            f"{index.relation} ({listed}) cannot be {wanted}: {found}"
             f" value{'s are' if found > 1 else ' is'} stored more than once.",
             cure=f"Find them with SELECT {listed}, count(*) … GROUP BY {listed}, and make them"
             " differ first.",

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hornbeam_server.schema.catalog import Catalog, State
+from hornbeam_server.schema.catalog import Catalog, Index, State
 from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.errors import BeingLoaded, StalePlan
+from hornbeam_server.schema.model import KeyPart
 
 
 def begun(planned: Catalog, current: Catalog) -> Catalog:
-    """The next catalog: `current` with the copies that `planned` needs, which are to be filled.
-    Raises BeingLoaded while other copies, or an initial load, are under way."""
+    """The next catalog: `current` with the copies that `planned` needs, which are to be filled. A
+    relation whose copy has another key gets a UNIQUE index on it meanwhile. Raises BeingLoaded
+    while other copies, or an initial load, are under way."""
     if current.copies:
         raise being_copied(current)
     if current.load is not None:
@@ -20,13 +22,25 @@ def begun(planned: Catalog, current: Catalog) -> Catalog:
             f"{', '.join(current.load.relations)}: a load is under way.",
             cure="Wait until it has ended, or give it up: hornbeam load --cancel.",
         )
-    states = ((copy.name, State.BUILDING) for copy in planned.copies)
+
+    def moves_key(copy: Copy) -> bool:
+        return copy.moves_key(current.schema.relation(copy.relation))
+
+    indexes = tuple(_key_index(copy) for copy in planned.copies if moves_key(copy))
+    names = (*(copy.name for copy in planned.copies), *(index.name for index in indexes))
     return replace(
         current,
         version=current.version + 1,
         copies=planned.copies,
-        states=(*current.states, *states),
+        indexes=(*current.indexes, *indexes),
+        states=(*current.states, *((name, State.BUILDING) for name in names)),
     )
+
+
+def _key_index(copy: Copy) -> Index:
+    columns = tuple(map(KeyPart, copy.target.primary_key))
+    reason = f"no two rows of {copy.relation} have the same new key"
+    return Index(copy.key_index, copy.relation, columns, unique=True, reason=reason)
 
 
 def arrived(planned: Catalog, current: Catalog) -> Catalog:
@@ -42,6 +56,7 @@ def arrived(planned: Catalog, current: Catalog) -> Catalog:
     for copy in current.copies:
         numbers[copy.relation] = dict(current.incarnations)[copy.name]
         numbers.pop(copy.name, None)
+        numbers.pop(copy.key_index, None)
     return replace(planned, copies=(), incarnations=tuple(numbers.items()))
 
 
@@ -49,12 +64,14 @@ def abandoned(current: Catalog, copies: Sequence[Copy]) -> Catalog:
     """The next catalog, without `copies`; the same catalog if it does not have these."""
     if not copies or current.copies != copies:
         return current
+    gone = {name for copy in copies for name in (copy.name, copy.key_index)}
     return replace(
         current,
         version=current.version + 1,
         copies=(),
-        states=tuple((name, state) for name, state in current.states if name not in current.copy),
-        incarnations=tuple((n, i) for n, i in current.incarnations if n not in current.copy),
+        indexes=tuple(index for index in current.indexes if index.name not in gone),
+        states=tuple((name, state) for name, state in current.states if name not in gone),
+        incarnations=tuple((n, i) for n, i in current.incarnations if n not in gone),
     )
 
 

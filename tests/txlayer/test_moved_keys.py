@@ -1,0 +1,178 @@
+"""Primary keys that are added or changed while rows are stored: rows move under the new key."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+
+import pytest
+
+from hornbeam_server.node.alterations import altered
+from hornbeam_server.node.database import Database
+from hornbeam_server.node.schema_plans import PlanRequest
+from hornbeam_server.node.settings import load_settings
+from hornbeam_server.schema.ddl import render_ddl
+from hornbeam_server.schema.errors import (
+    ForeignKeyViolation,
+    HornbeamError,
+    NotNullViolation,
+    SchemaError,
+    UniqueViolation,
+)
+from hornbeam_server.txlayer.ddl.relation_copies import RelationCopies
+from tests.txlayer.test_immediate_views import run
+from tests.txlayer.test_relation_copies import require_right
+
+TABLES = """
+CREATE TABLE person (p_id INTEGER, p_name TEXT, p_team INTEGER, p_gone TEXT);
+CREATE INDEX by_team ON person (p_team);
+CREATE UNIQUE INDEX by_name ON person (p_name);
+CREATE TABLE badge (b_id INTEGER PRIMARY KEY, b_name TEXT REFERENCES person (p_name));
+CREATE MATERIALIZED VIEW teams WITH (refresh = 'immediate') AS
+  SELECT p_team, count(*) AS many, sum(p_id) AS ids FROM person GROUP BY p_team;
+CREATE MATERIALIZED VIEW late WITH (refresh = 'immediate') AS
+  SELECT p_id, p_name FROM person WHERE p_id > 2;
+"""
+ROWS = "INSERT INTO person VALUES (3, 'c', 1), (1, 'a', 1), (2, 'b', 2), (4, 'd', NULL)"
+
+
+async def apply(database, ddl):
+    request = PlanRequest(ddl, None)
+    plan = database.plan_schema(request)
+    await database.apply_schema(request, plan.plan_id, allow_drop=True)
+    await database.keeper.wait_built()
+    return plan
+
+
+async def alter(database, sql):
+    return await apply(database, altered(database.catalog, sql).ddl)
+
+
+@asynccontextmanager
+async def opened(folder):
+    async with await Database.open(load_settings(data=folder)) as database:
+        await apply(database, TABLES)
+        await apply(database, TABLES.replace(", p_gone TEXT", ""))
+        await run(database, ROWS, "INSERT INTO badge VALUES (1, 'a'), (2, NULL)")
+        yield database
+
+
+def key_of(database, relation="person"):
+    return database.catalog.schema.relation(relation).declared_key
+
+
+async def test_a_key_is_added_and_referenced(tmp_path):
+    async with opened(tmp_path) as database:
+        before = await database.fetch("SELECT * FROM person ORDER BY p_id")
+        plan = await alter(database, "ALTER TABLE person ADD CONSTRAINT pk PRIMARY KEY (p_id)")
+        assert [row.name for row in plan.rewritten()] == ["person"]
+        assert ("primary key", "person") in [(row.kind, row.name) for row in plan.changes.rows()]
+        assert key_of(database) == ("p_id",)
+        assert await database.fetch("SELECT * FROM person ORDER BY p_id") == before
+        await require_right(database)
+        for wrong in ("INSERT INTO person VALUES (3, 'x', 1)", "UPDATE person SET p_id = 1"):
+            with pytest.raises(UniqueViolation):
+                await run(database, wrong)
+        with pytest.raises(NotNullViolation):
+            await run(database, "INSERT INTO person VALUES (NULL, 'x', 1)")
+        with pytest.raises(ForeignKeyViolation):
+            await run(database, "DELETE FROM person WHERE p_name = 'a'")
+        child = "CREATE TABLE task (t_id INT PRIMARY KEY, t_p INT REFERENCES person);"
+        await apply(database, render_ddl(database.catalog.schema) + child)
+        await run(database, "INSERT INTO task VALUES (1, 3)", "UPDATE person SET p_team = 7")
+        with pytest.raises(ForeignKeyViolation):
+            await run(database, "INSERT INTO task VALUES (2, 30)")
+        await require_right(database)
+
+
+async def test_another_key_takes_the_place_of_a_key(tmp_path):
+    """In a changed file, and in one statement. What references the old key must go first."""
+    async with opened(tmp_path) as database:
+        await run(database, "UPDATE person SET p_team = 2 WHERE p_id = 4")
+        text = render_ddl(database.catalog.schema).replace(
+            "p_team INTEGER", "p_team INTEGER NOT NULL"
+        )
+        keyed = text.replace(
+            "p_team INTEGER NOT NULL", "p_team INTEGER, PRIMARY KEY (p_team, p_id)"
+        )
+        await apply(database, keyed)
+        assert key_of(database) == ("p_team", "p_id")
+        await require_right(database)
+        change = "ALTER TABLE person DROP CONSTRAINT person_pkey, ADD PRIMARY KEY (p_name)"
+        await alter(database, change)
+        assert key_of(database) == ("p_name",)
+        found = await database.fetch("SELECT p_name FROM person ORDER BY p_name")
+        assert found == [("a",), ("b",), ("c",), ("d",)]
+        await run(database, "INSERT INTO badge VALUES (3, 'b')", "UPDATE person SET p_id = 1")
+        with pytest.raises(SchemaError, match=r"badge"):
+            await alter(database, "ALTER TABLE person DROP CONSTRAINT person_pkey")
+        await require_right(database)
+
+
+REFUSED = [
+    ("UPDATE person SET p_id = 2 WHERE p_id > 1", UniqueViolation, r"primary key: 1 value is"),
+    ("UPDATE person SET p_id = NULL WHERE p_id > 2", NotNullViolation, "2 stored rows have NULL"),
+]
+
+
+@pytest.mark.parametrize(("sql", "error", "match"), REFUSED)
+async def test_rows_that_break_the_key_refuse_it(tmp_path, sql, error, match):
+    async with opened(tmp_path) as database:
+        await run(database, sql)
+        schema, indexes = database.catalog.schema, database.catalog.indexes
+        with pytest.raises(error, match=match):
+            await alter(database, "ALTER TABLE person ADD PRIMARY KEY (p_id)")
+        assert database.catalog.schema == schema
+        assert database.catalog.indexes == indexes
+        await require_right(database)
+
+
+async def test_transactions_go_on_while_rows_move(tmp_path, monkeypatch):
+    """Rows exchange their keys, and take those of others that leave them. No row takes the key of
+    another one or none. A change that is given up leaves nothing behind."""
+    async with opened(tmp_path) as database:
+        many = [[i, f"n{i}", i % 5] for i in range(10, 500)]
+        await database.load("person", ["p_id", "p_name", "p_team"], many)
+        filled, steps, found = RelationCopies._filled, random.Random(3), []
+
+        async def write():
+            one, other = steps.sample(range(10, 60), 2)
+            exchanged = (
+                f"UPDATE person SET p_id = CASE p_id WHEN {one} THEN {other} ELSE {one} END"
+                f" WHERE p_id IN ({one}, {other})"
+            )
+            await run(
+                database,
+                exchanged,
+                f"DELETE FROM person WHERE p_id = {one}",
+                f"INSERT INTO person VALUES ({one}, 'again {steps.random()}', 9)",
+                f"UPDATE person SET p_team = 8 WHERE p_id = {other}",
+                f"DELETE FROM person WHERE p_id = {steps.randrange(60, 90)}",
+            )
+
+        async def writes():
+            for _ in range(6):
+                await write()
+
+        async def held(self, names):
+            await writes()
+            for wrong in ("p_id = 20", "p_id = NULL"):
+                with pytest.raises(HornbeamError):
+                    await run(database, f"UPDATE person SET {wrong} WHERE p_id = 30")
+            await asyncio.gather(filled(self, names), writes())
+            found.append(await database.fetch("SELECT * FROM person ORDER BY p_id"))
+            if len(found) == 1:
+                raise UniqueViolation("This try is given up.")
+
+        monkeypatch.setattr(RelationCopies, "_filled", held)
+        schema = database.catalog.schema
+        with pytest.raises(UniqueViolation, match="given up"):
+            await alter(database, "ALTER TABLE person ADD PRIMARY KEY (p_id)")
+        assert database.catalog.schema == schema
+        assert "person..key" not in database.catalog.index
+        await require_right(database)
+        await alter(database, "ALTER TABLE person ADD PRIMARY KEY (p_id)")
+        assert await database.fetch("SELECT * FROM person ORDER BY p_id") == found[-1]
+        assert key_of(database) == ("p_id",)
+        await require_right(database)
