@@ -9,13 +9,14 @@ statement can do no more than a file can.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from sqlglot.errors import SqlglotError
 
 from hornbeam_server.node.altered_types import alter_domain, alter_type, listed
+from hornbeam_server.node.connected_columns import connected
 from hornbeam_server.node.dependents import (
     Dependent,
     users_of_column,
@@ -502,11 +503,11 @@ class _Work:
             self.usings[table, column.name] = Using(table, column.name, action.using.sql)
             kept = False
         if kept:
-            connected = _connected(self.schema, table, action.column)
+            together = connected(self.schema, table, action.column)
         else:
-            connected = {(table, action.column)}
+            together = {(table, action.column)}
         schema = self.schema
-        for relation, name in sorted(connected):
+        for relation, name in sorted(together):
             asked = (relation, name) == (table, action.column)
             if not asked and schema.relation(relation).column(name).type == declared.type:
                 continue
@@ -678,28 +679,6 @@ def _with_type(column: Column, like: Column) -> Column:
 
 def _undefaulted(column: Column) -> Column:
     return with_own_default(column, None, has_default=False)
-
-
-def _connected(schema: Schema, table: str, column: str) -> set[tuple[str, str]]:
-    """The columns whose values are equal by foreign keys: the column itself, the columns that it
-    references or that reference it, and so on."""
-    found, left = {(table, column)}, [(table, column)]
-    while left:
-        here = left.pop()
-        new = {other for one, other in _references(schema) if one == here} - found
-        found |= new
-        left += new
-    return found
-
-
-def _references(schema: Schema) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """The pairs of columns that foreign keys connect, in both directions."""
-    for relation in schema.relations:
-        for key in relation.foreign_keys:
-            for column, parent in zip(key.columns, key.parent_columns, strict=True):
-                one, other = (relation.name, column), (key.parent, parent)
-                yield one, other
-                yield other, one
 
 
 def _keeps_value(action: SetType) -> bool:

@@ -414,11 +414,23 @@ class _Reader:
         explicit = self._took("COLUMN")
         guarded = self._took("IF", "NOT", "EXISTS")
         if not explicit and not guarded and self._word().partition(" ")[0] in _CONSTRAINTS:
+            self._refuse_index()
             return AddElement(self._rest(), "", guarded=False)
         at = self._at
         column = self._name()
         self._at = at
         return AddElement(self._rest(), column, guarded)
+
+    def _refuse_index(self) -> None:
+        """Raises SchemaError for a constraint USING INDEX."""
+        for at in range(self._at, len(self._tokens) - 1):
+            if [t.text.upper() for t in self._tokens[at : at + 2]] == ["USING", "INDEX"]:
+                self._at = at
+                raise self._refused(
+                    "Name the columns: PRIMARY KEY (a, b) or UNIQUE (a, b). The index stays until"
+                    " it is dropped.",
+                    "USING INDEX",
+                )
 
     def _column_action(self, column: str) -> Action:
         if self._took("SET", "DATA", "TYPE") or self._took("TYPE"):
@@ -518,11 +530,11 @@ class _Reader:
         start = self._tokens[first].start
         return Text(self._sql[start : self._tokens[self._at - 1].end + 1], start)
 
-    def _refused(self, cure: str) -> SchemaError:
+    def _refused(self, cure: str, what: str = "") -> SchemaError:
         if self._at < len(self._tokens):
             token = self._tokens[self._at]
             place = self._origin.behind(self._sql, token.start)
-            message = f"{token.text} is not supported here."
+            message = f"{what or token.text} is not supported here."
         else:
             place = self._origin.behind(self._sql, len(self._sql))
             message = "The statement ends before it says what to change."

@@ -232,6 +232,25 @@ def test_identities_are_added_and_dropped(engine: sa.Engine) -> None:
         assert "identity" not in sa.inspect(connection).get_columns("t")[0]
 
 
+def test_numbers_and_a_key_are_added_to_a_table_with_rows(engine: sa.Engine) -> None:
+    with engine.connect() as connection:
+        operations = Operations(MigrationContext.configure(connection))
+        operations.create_table("t", sa.Column("id", sa.Integer), sa.Column("x", sa.Text))
+        connection.execute(sa.text("INSERT INTO t VALUES (3, 'a'), (4, 'b')"))
+        connection.commit()
+        operations.create_primary_key("t_pkey", "t", ["id"])
+        operations.add_column("t", sa.Column("n", sa.BigInteger, sa.Identity(start=7)))
+        assert connection.execute(sa.text("SELECT id, n FROM t ORDER BY id")).all() == [
+            (3, 7),
+            (4, 8),
+        ]
+        connection.rollback()
+        with pytest.raises(sa.exc.IntegrityError):
+            connection.execute(sa.text("INSERT INTO t (id) VALUES (3)"))
+        connection.rollback()
+    assert sa.inspect(engine).get_pk_constraint("t")["constrained_columns"] == ["id"]
+
+
 def test_a_table_is_renamed_by_an_operation(engine: sa.Engine) -> None:
     with engine.connect() as connection:
         connection.exec_driver_sql("CREATE TABLE a (id INTEGER PRIMARY KEY, n INTEGER)")

@@ -217,6 +217,8 @@ def test_indexes_and_constraints_of_the_table_are_dropped_with_a_column() -> Non
         ("RENAME TABLE c TO x, c TO y", "The table c does not exist"),
         ("RENAME c TO x", "Write TABLE here"),
         (C + "ADD PRIMARY KEY (v)", "c has two primary keys"),
+        (C + "ADD PRIMARY KEY USING INDEX iv", "1:31: USING INDEX is not supported"),
+        (P + "DROP CONSTRAINT p_pkey", "p_pkey of p is used by: foreign key up of c"),
         ("ALTER INDEX iv SET (x = 1)", "1:16: SET is not supported"),
     ],
 )
