@@ -24,7 +24,6 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import Any, TypeVar
 
-from hornbeam_server.maintain.changes import Mutation
 from hornbeam_server.query.binding.parameters import Misfit
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.counters import Counter
@@ -154,6 +153,7 @@ class Transaction:
         self._new_rows = NewRows(state, identity, uuids, now)
         checks = ConstraintChecks(workspace, identity)
         self.lock, self.net_changes = workspace.lock, workspace.net_changes
+        self.mutations = partial(workspace.mutations, self._new_rows.drawn)
         self.check = checks.check
         self.lock_joined, self.additions = workspace.lock_joined, workspace.additions
         self.overlay = workspace.overlay
@@ -171,11 +171,6 @@ class Transaction:
     @cached_property
     def stored(self) -> StoredRows:
         return StoredRows(self._workspace, self._store)
-
-    async def mutations(self) -> list[Mutation]:
-        """The changes of all stored rows, also those of copies of relations. Raises the errors of
-        `Workspace.mutations`."""
-        return await self._workspace.mutations(self._new_rows.beside().drawn)
 
     async def read_ahead(self, work: Sequence[Work], plans: Sequence[WritePlan | None]) -> None:
         """If the store is remote, read all rows that the statements name by key at once.

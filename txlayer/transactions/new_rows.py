@@ -36,10 +36,6 @@ class NewRows:
         """The values of defaults that are expressions, by relation and column."""
         self._now = now
 
-    def beside(self) -> NewRows:
-        """The same for rows that the client does not know of."""
-        return NewRows(self._state, self._numbers.beside(), self._uuids, self._now)
-
     async def complete(self, relation: Relation, values: Mapping[int, Value]) -> Row:
         """A whole row: the given values, and defaults for the rest. Raises the errors of
         `Constraints.completed`."""
@@ -95,10 +91,11 @@ class NewRows:
         return tuple(new)
 
     async def drawn(self, copy: Copy) -> dict[str, Value]:
-        """The values of the columns of a copy that take numbers, for one row. Raises
-        LimitExceeded."""
+        """The values of the columns of a copy that take numbers, for one row. The client does not
+        know of them. Raises LimitExceeded."""
+        unseen = NewRows(self._state, self._numbers.beside(), self._uuids, self._now)
         target = copy.target
-        return {name: await self.default(target, target.column(name)) for name in copy.draws}
+        return {name: await unseen.default(target, target.column(name)) for name in copy.draws}
 
     async def default(self, relation: Relation, column: Column) -> Value:
         """The default of a column for one row; NULL if it has none."""
