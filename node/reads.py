@@ -139,9 +139,10 @@ class Reads:
         prepared = self._engine.known(sql, state.catalog, use_views=use_views)
         if prepared is None and not parameters:
             return self._directly_shared(sql, bookmark, use_views=use_views)
-        if prepared is None or not prepared.direct:
+        if prepared is None:
             return None
-        return self._run_directly(prepared, store, parameters, bookmark)
+        typed = prepared.known_typed(parameters)
+        return self._run_directly(typed, store, parameters, bookmark) if typed.direct else None
 
     def _directly_shared(self, sql: str, bookmark: int, *, use_views: bool) -> DirectResult | None:
         """Answer by a plan that the statement shares with others; None also for an error, which

@@ -83,6 +83,8 @@ class ResidualPlan:
     lifted: tuple[LiftedQuery, ...]
     reason: str
     types: tuple[ColumnType | None, ...] = ()
+    by_types: bool = False
+    """May native code run the query when the types of its parameters are known?"""
 
     @property
     def accesses(self) -> tuple[Access, ...]:

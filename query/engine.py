@@ -20,7 +20,15 @@ import pyarrow as pa
 
 from hornbeam_server.query.binding.algebra import StatementKind
 from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn, Use, bind
-from hornbeam_server.query.binding.parameters import Misfit, read, readers, with_literals
+from hornbeam_server.query.binding.parameters import (
+    Misfit,
+    read,
+    readers,
+    types_of,
+    untyped,
+    with_literals,
+    with_types,
+)
 from hornbeam_server.query.dialect.duckdb_types import from_record_batch, with_labels
 from hornbeam_server.query.duckdb.session import DuckSession
 from hornbeam_server.query.duckdb_plan import ResidualPlan
@@ -74,6 +82,8 @@ _KINDS = {
 """The types to which literals become parameters, by the kind of the literal."""
 PREPARED = 1_024
 """Maximum number of cached prepared statements."""
+MAX_TYPED = 32
+"""Maximum number of plans of one statement for types of its parameters."""
 SHORT = 2_000
 """Maximum length in characters of SQL that is parsed on the event loop: 25 joined relations take
 about 50 ms, most statements 2 ms."""
@@ -312,6 +322,11 @@ class PreparedQuery:
         self._bound = bound
         self._again = again
         self._readers = readers(bound, _coerced)
+        by_types = isinstance(plan, ResidualPlan) and plan.by_types
+        self._untyped = untyped(bound) if by_types else ()
+        """The parameters whose types are those of their values, if the plan depends on them."""
+        self._typed: dict[tuple[ColumnType | None, ...], PreparedQuery | None] = {}
+        """The plans for types of these parameters, as far as native code runs them."""
         self.direct = (
             isinstance(plan, NativePlan)
             and is_direct(plan)
@@ -329,6 +344,46 @@ class PreparedQuery:
             for number, kind in enumerate(kinds)
             if len(uses := self._bound.uses.get(number, ())) == 1 and _belongs(kind, uses[0])
         ]
+
+    def known_typed(self, parameters: Sequence[Any] | Mapping[str, Any]) -> PreparedQuery:
+        """The plan for the types of these values, if there is one already; else this one."""
+        if not self._untyped:
+            return self
+        types = types_of(self._bound, self._untyped, parameters)
+        return self if types is None else self._typed.get(types) or self
+
+    async def _planned_for(
+        self, parameters: Sequence[Any] | Mapping[str, Any], deadline: float | None
+    ) -> PreparedQuery:
+        """The plan for the types of these values. It is this one if DuckDB runs that one, too."""
+        types = types_of(self._bound, self._untyped, parameters)
+        if types is None:
+            return self
+        if types not in self._typed:
+            while len(self._typed) >= MAX_TYPED:
+                del self._typed[next(iter(self._typed))]
+            planned = partial(self._native_for, types)
+            self._typed[types] = await self.engine.read(len(self.sql), planned, deadline)
+        return self._typed[types] or self
+
+    def _native_for(self, types: Sequence[ColumnType | None]) -> PreparedQuery | None:
+        """The native plan for `types` of the untyped parameters, over the same sources. None if
+        there is none, or PostgreSQL would refuse these types."""
+        try:
+            pairs = dict(zip(self._untyped, types, strict=True))
+            query = self._again(with_types(self._bound, pairs, self.catalog))
+        except SqlError:
+            return None
+        if not isinstance(query.plan, NativePlan) or {*query.served_by} != {*self.served_by}:
+            return None
+        return self._named_like(query)
+
+    def _named_like(self, query: PreparedQuery) -> PreparedQuery:
+        """`query`, another plan of this statement, with this one's names of columns."""
+        if len(query.columns) == len(self.columns):
+            pairs = zip(self.columns, query.columns, strict=True)
+            query.columns = tuple(OutputColumn(mine.name, its.type) for mine, its in pairs)
+        return query
 
     def takes(self, values: Sequence[Value]) -> bool:
         """Do the values fit their parameters? Raises SqlError, TypeMismatch."""
@@ -376,6 +431,10 @@ class PreparedQuery:
                 len(self.sql), lambda: self._with_literals(parameters), deadline
             )
             return await query.run(reader, left, deadline=deadline, max_rows=max_rows)
+        if self._untyped:
+            query = await self._planned_for(parameters, deadline)
+            if query is not self:
+                return await query.run(reader, parameters, deadline=deadline, max_rows=max_rows)
         begins(reader, self, self.plan)
         if isinstance(self.plan, NativePlan):
             if self.plan.columns is not None:
@@ -449,11 +508,7 @@ class PreparedQuery:
         parameters."""
         named: Mapping[Any, Any] = given if isinstance(given, Mapping) else dict(enumerate(given))
         bound, left = with_literals(self._bound, self._readers, named, self.catalog)
-        query = self._again(bound)
-        if len(query.columns) == len(self.columns):
-            pairs = zip(self.columns, query.columns, strict=True)
-            query.columns = tuple(OutputColumn(mine.name, its.type) for mine, its in pairs)
-        return query, left
+        return self._named_like(self._again(bound)), left
 
     async def _native(
         self, plan: NativePlan, reader: RowReader, values: Mapping[int | str, Value]

@@ -14,7 +14,7 @@ from hornbeam_server.query.binding.blocks import joinable
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.duckdb_plan import LiftedQuery, ResidualPlan, SourceRead
 from hornbeam_server.query.execution.loops import NativePlan
-from hornbeam_server.query.execution.values import NotNative
+from hornbeam_server.query.execution.values import NeedsTypes, NotNative
 from hornbeam_server.query.loops_plan import plan_native
 from hornbeam_server.query.optimizer.access_paths import Access, choose, fewest_rows
 from hornbeam_server.query.optimizer.implied_filters import BlockPlaces, find_hints
@@ -32,7 +32,8 @@ def plan_query(bound: BoundQuery, catalog: Catalog, *, columnar: bool = False) -
     try:
         return plan_native(bound, catalog, columnar=columnar)
     except NotNative as reason:
-        return plan_residual(bound, catalog, str(reason))
+        residual = plan_residual(bound, catalog, str(reason))
+        return replace(residual, by_types=isinstance(reason, NeedsTypes))
 
 
 def plan_spilling(bound: BoundQuery, catalog: Catalog, reason: str) -> ResidualPlan:

@@ -8,6 +8,7 @@ a `Misfit`: the statement is planned again with the value's literal.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +17,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.binder import USE, BoundQuery, Use, bind_tree
 from hornbeam_server.query.typing.comparands import Gap, given, own
 from hornbeam_server.query.typing.literals import literal
+from hornbeam_server.query.typing.value_types import Untyped, value_type
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Value
@@ -60,6 +62,53 @@ def with_literals(
             node.replace(literal(values[name]))
     again = bind_tree(tree, bound.statement.sql, catalog)
     return again, {name: values[name] for name in again.parameter_types}
+
+
+def untyped(bound: BoundQuery) -> tuple[Name, ...]:
+    """The parameters whose types are those of their values, such as that of `balance + ?`."""
+    return tuple(name for name, type_ in bound.parameter_types.items() if type_ is None)
+
+
+def types_of(
+    bound: BoundQuery, names: Sequence[Name], values: Sequence[Any] | Mapping[str, Any]
+) -> tuple[ColumnType | None, ...] | None:
+    """The types of the values of untyped parameters; None in the tuple for NULL. None alone if a
+    value is missing, or is such that only its literal tells its type."""
+    try:
+        given = [values[name] for name in names]  # type: ignore[index]
+        uses = map(bound.uses.get, names)
+        return tuple(map(_type_of, given, uses))
+    except (KeyError, IndexError, TypeError, Untyped):
+        return None
+
+
+def _type_of(value: Any, uses: Sequence[Use] | None) -> ColumnType | None:
+    if value is None:
+        return None
+    if uses and _ambiguous(value):
+        raise Untyped
+    return value_type(value)
+
+
+def with_types(
+    bound: BoundQuery, types: Mapping[Name, ColumnType | None], catalog: Catalog
+) -> BoundQuery:
+    """The statement with parameters cast to `types`, and NULL for a parameter whose type is None.
+    It has the same parameters. Raises SqlError and its subclasses where PostgreSQL would refuse a
+    parameter of this type.
+
+    balance + ?, for a DECIMAL(3,2)    =>  balance + CAST(? AS DECIMAL(3,2))
+    """
+    tree = bound.ast.copy()
+    for node in list(tree.find_all(exp.Placeholder)):
+        name = node.meta["parameter"].name
+        if name in types:
+            type_ = types[name]
+            cast = None if type_ is None else exp.cast(node.copy(), type_.sql(), dialect="duckdb")
+            node.replace(exp.Null() if cast is None else cast)
+    again = bind_tree(tree, bound.statement.sql, catalog)
+    known = again.parameter_types
+    return replace(again, parameter_types={name: known.get(name) for name in bound.parameter_types})
 
 
 def _misfit(value: Any, stays: Callable[[Any], bool], reader: Callable[[Any], Value]) -> bool:

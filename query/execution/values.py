@@ -21,6 +21,7 @@ from hornbeam_server.query.execution.lookups import getter
 from hornbeam_server.query.execution.loops import Aggregate, Grouping
 from hornbeam_server.query.expressions import CompiledExpression, SortTerm, compile_expression
 from hornbeam_server.query.optimizer.access_paths import Access
+from hornbeam_server.query.parsing.placeholders import parameter_key
 from hornbeam_server.schema.arrays import order_of
 from hornbeam_server.schema.trees import supersede, unlink, written
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
@@ -32,6 +33,10 @@ N = TypeVar("N", bound=exp.Expr)
 
 class NotNative(Exception):
     """The query has a part that only DuckDB runs. The message names the part."""
+
+
+class NeedsTypes(NotNative):
+    """The part has parameters whose types are those of their values. It may be native for them."""
 
 
 class RowScope:
@@ -170,7 +175,7 @@ def _output(
         position, type_ = scope.place(node)
         return _position(position), type_
     compiled = _compile(node, scope)
-    return compiled, compiled.type
+    return compiled, compiled.type or ColumnType(Kind.TEXT)  # NULL is text, as in PostgreSQL
 
 
 def _pick(positions: Sequence[int], width: int) -> Callable[[Sequence[Row], Any], list[Row]]:
@@ -195,8 +200,15 @@ def _position(position: int) -> Callable[[Row, Any], Value]:
 def _compile(node: Any, scope: Any) -> CompiledExpression:
     compiled = compile_expression(node, scope)
     if compiled is None:
-        raise NotNative(f"expression {written(node, NAME)}")
+        raise _not_native("expression", node, scope)
     return compiled
+
+
+def _not_native(part: str, node: exp.Expr, scope: RowScope | GroupScope) -> NotNative:
+    """The error for an expression that is not compiled."""
+    parameters = map(parameter_key, node.find_all(exp.Placeholder))
+    untyped = any(scope.parameter_type(parameter) is None for parameter in parameters)
+    return (NeedsTypes if untyped else NotNative)(f"{part} {written(node, NAME)}")
 
 
 def _condition(node: Any, scope: RowScope | GroupScope) -> Callable[[Row, Any], Value]:
@@ -206,7 +218,7 @@ def _condition(node: Any, scope: RowScope | GroupScope) -> Callable[[Row, Any], 
         return lambda row, parameters: row[position] in parameters[name]
     compiled = compile_expression(node, scope)
     if compiled is None or compiled.type is None or compiled.type.kind is not Kind.BOOLEAN:
-        raise NotNative(f"condition {written(node, NAME)}")
+        raise _not_native("condition", node, scope)
     return compiled
 
 
@@ -232,7 +244,7 @@ def sort_term(node: exp.Ordered, scope: RowScope | GroupScope) -> SortTerm:
     compiled = compile_expression(node.this, scope)
     if compiled is None or compiled.type is None or compiled.type.kind is Kind.DOUBLE:
         # A computed double may be NaN, which DuckDB sorts differently.
-        raise NotNative(f"ORDER BY {written(node.this, NAME)}")
+        raise _not_native("ORDER BY", node.this, scope)
     return SortTerm(_ordered(compiled, compiled.type), *direction(node))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from hornbeam_server.query.expressions import moments
 from hornbeam_server.query.expressions.casts import cast
 from hornbeam_server.query.expressions.literals import in_range
 from hornbeam_server.query.expressions.operands import (
@@ -59,7 +60,7 @@ def arithmetic(function: Binary, left: Operand, right: Operand) -> Operand:
     if kinds == {Kind.DATE} and function is operator.sub:
         return binary(left, right, BIGINT, lambda a, b: (a - b).days)
     if not kinds <= NUMBERS:
-        raise NotNativeError
+        return moments.arithmetic(function, left, right)
     if Kind.DOUBLE in kinds:
         return _double(function, left, right)
     if kinds <= INTEGERS:
@@ -244,9 +245,11 @@ def decimal_result(function: Binary, left: ColumnType, right: ColumnType) -> Col
 
 def minus(operand: Operand) -> Operand:
     """Unary minus. A negated literal stays a literal."""
-    type_ = require(operand, *NUMBERS).type
+    type_ = require(operand, *NUMBERS, Kind.INTERVAL).type
     if type_ is None or operand.text is not None:
         raise NotNativeError
+    if type_.kind is Kind.INTERVAL:
+        return unary(operand, type_, operator.neg)
     if operand.constant and operand.value is not None:
         return _negative_constant(type_, operand.value)
     if type_.kind in INTEGERS:

@@ -2,6 +2,8 @@
 the same error."""
 
 import asyncio
+from datetime import timedelta
+from decimal import Decimal
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -51,7 +53,8 @@ def writes_by_key(draw, schema, rows):
         else value(column)
         for column in columns
     ]
-    assigned = ", ".join(f"{column.name} = ?" for column in columns)
+    form = st.sampled_from(["{0} = ?", "{0} = ?", "{0} = coalesce(?, {0})"])
+    assigned = ", ".join(draw(form).format(column.name) for column in columns)
     sql = f"UPDATE {relation.name} SET {assigned} WHERE {where}{returning}"
     return Statement(sql, [*given, *parameters])
 
@@ -114,6 +117,11 @@ WIDE = (
         "UPDATE wide SET a = :a, b = b + 1 WHERE id = :id RETURNING a, b, c",
         {"a": 5, "id": 1},
     ),
+    ("UPDATE wide SET a = a + ?, price = price * ? WHERE id = ?", (2, Decimal("1.5"), 1)),
+    ("UPDATE wide SET price = coalesce(?, price) WHERE id = ? RETURNING price + ?", (None, 1, 1)),
+    ("UPDATE wide SET b = b - ? WHERE id = ? AND b - ? > 0", (3, 1, 3)),
+    ("UPDATE wide SET at = at + ? WHERE id = ?", (timedelta(hours=1), 1)),
+    ("UPDATE wide SET price = price * ? WHERE id = ?", (Decimal("1E+8"), 1)),
     ("UPDATE wide SET a = 100 WHERE id = 1", ()),
     ("UPDATE wide SET a = NULL, b = NULL WHERE id = 1", ()),
     ("UPDATE wide SET a = 10, b = 60 WHERE id = 1", ()),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeGuard
 
 from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import BoundQuery, bind_tree, output_name
-from hornbeam_server.query.binding.parameters import Reader, readers, with_literals
+from hornbeam_server.query.binding.parameters import Reader, readers, with_literals, with_types
 from hornbeam_server.query.dialect.functions import makes_or_takes_rows
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.expressions import compile_expression
@@ -143,6 +143,17 @@ def with_values(
     bound, left = with_literals(plan.bound, plan.readers, named, catalog)
     left.pop(NOW, None)
     return _compiled(bound, catalog, engine), left
+
+
+def for_types(
+    plan: WritePlan,
+    types: Mapping[int | str, ColumnType | None],
+    catalog: Catalog,
+    engine: QueryEngine,
+) -> WritePlan:
+    """The plan for values of these types. It takes the same parameters. Raises SqlError and its
+    subclasses."""
+    return _compiled(with_types(plan.bound, types, catalog), catalog, engine)
 
 
 def _read(type_: ColumnType, value: Any) -> Value:

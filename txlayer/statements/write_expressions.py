@@ -80,7 +80,9 @@ class ByValues:
         self._scope = scope
         keys = dict.fromkeys(map(parameter_key, node.find_all(exp.Placeholder)))
         self._untyped = [key for key in keys if scope.parameter_type(key) is None]
-        self.of_row = any(str(key).startswith(LIFTED) for key in self._untyped)
+        self.untyped = tuple(key for key in self._untyped if not str(key).startswith(LIFTED))
+        """The parameters whose types are those of their values."""
+        self.of_row = len(self.untyped) < len(self._untyped)
         """The types depend on values that come with the row."""
         self._compiled: dict[tuple[ColumnType | None, ...], Scalar | None] = {}
 

@@ -427,6 +427,13 @@ def needs_duckdb(plan: WritePlan, parameters: Parameters) -> bool:
     return any(each.of_row or each.native(parameters) is None for each in plan.by_values)
 
 
+def untyped(plan: WritePlan) -> tuple[int | str, ...]:
+    """The parameters in expressions whose types are those of their values."""
+    if not plan.by_values:
+        return ()
+    return tuple(dict.fromkeys(name for each in plan.by_values for name in each.untyped))
+
+
 def value_queries(plan: RowPlan) -> tuple[Lifted, ...]:
     """All values of a plan that its rows do not have: those of queries and of sequences."""
     found = plan.returning.queries if plan.returning is not None else ()

@@ -289,7 +289,8 @@ class Transaction:
             else:
                 for parameters in some:
                     statement = Statement(work.sql, parameters)
-                    results.append(await self.run(plan, statement))
+                    typed = self.state.typed(work.sql, plan, parameters)
+                    results.append(await self.run(typed, statement))
                     del self._bound[id(statement)]  # the next statement may have this id
                     self._given.pop(id(statement), None)
             await turn(some, RUNS_A_TURN)

@@ -73,7 +73,7 @@ async def plans_of(
     """The plan of each SQL statement; None for other work. Raises StatementTimeout, SqlError and
     its subclasses."""
     if len(work) == 1 and isinstance(work[0], Statement) and len(work[0].sql) <= SHORT:
-        return [state.plan(work[0].sql)]
+        return [_plan(state, work[0])]
     if len(work) <= PLANS_A_TURN and _characters(work) <= SHORT:
         return _planned(state, work)
     return await limited(limit_s, _planned_in_turns(state, work))
@@ -92,7 +92,12 @@ def _characters(work: Sequence[Work]) -> int:
 
 
 def _planned(state: CatalogState, work: Sequence[Work]) -> list[WritePlan | None]:
-    return [state.plan(w.sql) if isinstance(w, SqlWork) else None for w in work]
+    return [_plan(state, each) if isinstance(each, SqlWork) else None for each in work]
+
+
+def _plan(state: CatalogState, work: SqlWork) -> WritePlan:
+    plan = state.plan(work.sql)
+    return state.typed(work.sql, plan, work.parameters) if isinstance(work, Statement) else plan
 
 
 async def count_by_layout(mutations: Sequence[Mutation]) -> tuple[dict[str, int], dict[str, int]]:
