@@ -35,24 +35,26 @@ def terms(n: int, pattern: str, joint: str) -> str:
     return joint.join(pattern.format(i) for i in range(n))
 
 
+TERMS = 3_000
+"""More than Python may recurse."""
 CHAINS = {
-    "OR": "SELECT i_id FROM item WHERE " + terms(10_000, "i_id = {}", " OR "),
-    "AND": "SELECT i_id FROM item WHERE " + terms(10_000, "i_id <> {}", " AND "),
+    "OR": "SELECT i_id FROM item WHERE " + terms(TERMS, "i_id = {}", " OR "),
+    "AND": "SELECT i_id FROM item WHERE " + terms(TERMS, "i_id <> {}", " AND "),
     "AND of ORs": "SELECT i_id FROM item WHERE "
-    + terms(4_000, "(i_id = {0} OR i_id <> {0})", " AND "),
-    "IN": f"SELECT i_id FROM item WHERE i_id IN ({terms(20_000, '{}', ', ')})",
-    "NOT IN": f"SELECT i_id FROM item WHERE i_id NOT IN ({terms(20_000, '{}', ', ')})",
-    "||": "SELECT " + terms(10_000, "i_title", " || ") + " FROM item",
-    "+": "SELECT " + terms(10_000, "i_id", " + ") + " FROM item",
-    "+ -": "SELECT i_id + " + terms(5_000, "{0} - {0}", " + ") + " FROM item",
-    "*": "SELECT " + terms(10_000, "1", " * ") + " FROM item",
-    "UNION ALL": terms(3_000, "SELECT {}", " UNION ALL "),
-    "CASE": "SELECT CASE i_id " + terms(10_000, "WHEN {0} THEN {0}", " ") + " END FROM item",
-    "COALESCE": f"SELECT COALESCE({terms(10_000, 'i_a_id', ', ')}, 1) FROM item",
-    "VALUES": f"SELECT * FROM (VALUES {terms(10_000, '({})', ', ')}) AS v(x)",
-    "UPDATE": "UPDATE item SET i_a_id = 1 WHERE " + terms(10_000, "i_id = {}", " OR "),
-    "DELETE": "DELETE FROM item WHERE " + terms(10_000, "i_id = {}", " OR "),
-    "INSERT": f"INSERT INTO author (a_id) VALUES {terms(10_000, '({})', ', ')}",
+    + terms(TERMS, "(i_id = {0} OR i_id <> {0})", " AND "),
+    "IN": f"SELECT i_id FROM item WHERE i_id IN ({terms(TERMS, '{}', ', ')})",
+    "NOT IN": f"SELECT i_id FROM item WHERE i_id NOT IN ({terms(TERMS, '{}', ', ')})",
+    "||": "SELECT " + terms(TERMS, "i_title", " || ") + " FROM item",
+    "+": "SELECT " + terms(TERMS, "i_id", " + ") + " FROM item",
+    "+ -": "SELECT i_id + " + terms(TERMS // 2, "{0} - {0}", " + ") + " FROM item",
+    "*": "SELECT " + terms(TERMS, "1", " * ") + " FROM item",
+    "UNION ALL": terms(TERMS, "SELECT {}", " UNION ALL "),
+    "CASE": "SELECT CASE i_id " + terms(TERMS, "WHEN {0} THEN {0}", " ") + " END FROM item",
+    "COALESCE": f"SELECT COALESCE({terms(TERMS, 'i_a_id', ', ')}, 1) FROM item",
+    "VALUES": f"SELECT * FROM (VALUES {terms(TERMS, '({})', ', ')}) AS v(x)",
+    "UPDATE": "UPDATE item SET i_a_id = 1 WHERE " + terms(TERMS, "i_id = {}", " OR "),
+    "DELETE": "DELETE FROM item WHERE " + terms(TERMS, "i_id = {}", " OR "),
+    "INSERT": f"INSERT INTO author (a_id) VALUES {terms(TERMS, '({})', ', ')}",
 }
 
 
@@ -177,7 +179,7 @@ NESTS = {
 }
 
 
-@pytest.mark.parametrize("count", [1_200, 50_000])
+@pytest.mark.parametrize("count", [1_200, 20_000])
 @pytest.mark.parametrize("name", NESTS)
 def test_deep_nests_are_refused_with_a_cure(name, count):
     head, left, inner, right = NESTS[name]

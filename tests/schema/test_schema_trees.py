@@ -19,15 +19,15 @@ from hornbeam_server.txlayer.statements.write_compiler import compile_write
 from tests.query.query_world import make_catalog
 
 CATALOG = make_catalog()
-TERMS = 4_000
-FEW = 1_000
+TERMS = 1_000
+FEW = 250
 """Maximum number of objects in cycles that a statement of any length may leave: fewer than one for
 each of its terms."""
 NUMBERS = [str(number) for number in range(TERMS)]
 QUERIES = {
     "a list": f"SELECT i_id FROM item WHERE i_id IN ({', '.join(NUMBERS)})",
     "comparisons": "SELECT i_id FROM item WHERE "
-    + " OR ".join(f"(i_id = {n} AND i_cost < {n})" for n in NUMBERS[:2_000]),
+    + " OR ".join(f"(i_id = {n} AND i_cost < {n})" for n in NUMBERS[:500]),
     "equalities": "SELECT i_id FROM item WHERE " + " OR ".join(f"i_id = {n}" for n in NUMBERS),
     "a sum": f"SELECT {' + '.join(NUMBERS)} FROM item",
     "differences": f"SELECT {' - '.join(NUMBERS)} FROM item",
@@ -35,8 +35,8 @@ QUERIES = {
     + " ".join(f"WHEN i_id = {n} THEN {n}" for n in NUMBERS)
     + " END FROM item",
     "rows": "VALUES " + ", ".join(f"({n}, '{n}')" for n in NUMBERS),
-    "casts": "SELECT " + ", ".join(f"'{n}'::INTEGER c{n}" for n in NUMBERS[:1_600]),
-    "unions": " UNION ALL ".join(["SELECT 1"] * 2_000),
+    "casts": "SELECT " + ", ".join(f"'{n}'::INTEGER c{n}" for n in NUMBERS[:400]),
+    "unions": " UNION ALL ".join(["SELECT 1"] * 500),
     "subqueries": "SELECT i_id FROM item WHERE "
     + " OR ".join(f"i_id IN (SELECT l_i_id FROM line WHERE l_qty = {n})" for n in NUMBERS[:60]),
     "a view's join": "SELECT i_title FROM author, item WHERE a_id = i_a_id AND i_id IN "
@@ -58,7 +58,7 @@ WRITES = {
     "an expression": f"UPDATE item SET i_cost = i_cost + {' + '.join(NUMBERS)}",
     "a clause that is refused": f"DELETE FROM item WHERE i_id IN ({', '.join(NUMBERS)}) LIMIT 1",
     "values in FROM": "UPDATE item SET i_cost = v.c FROM (VALUES "
-    + ", ".join(f"({n}, {n})" for n in NUMBERS[:4_000])
+    + ", ".join(f"({n}, {n})" for n in NUMBERS)
     + ") AS v(k, c) WHERE i_id = v.k RETURNING i_id, v.c + 1",
     "subqueries": "INSERT INTO author (a_id, a_name) VALUES "
     + ", ".join(f"({n}, (SELECT i_title FROM item WHERE i_id = {n}))" for n in NUMBERS[:60]),
@@ -112,17 +112,17 @@ def test_a_write_leaves_no_tree_to_the_collector(collected, sql):
 
 
 def test_a_schema_and_a_workload_leave_no_tree_to_the_collector(collected):
-    columns = ", ".join(f"c{n} INTEGER DEFAULT {n}" for n in NUMBERS[:1_500])
+    columns = ", ".join(f"c{n} INTEGER DEFAULT {n}" for n in NUMBERS[:400])
     ddl = f"CREATE TABLE t (k INTEGER PRIMARY KEY, {columns})"
     assert collected(lambda: tried(load_ddl, ddl)) < FEW
     assert collected(lambda: tried(load_ddl, f"{ddl[:-1]}, ,)")) < FEW
-    log = [f"SELECT a FROM t WHERE b = {n} AND c IN (1, 2, 3)" for n in NUMBERS[:1_000]]
+    log = [f"SELECT a FROM t WHERE b = {n} AND c IN (1, 2, 3)" for n in NUMBERS[:250]]
     assert collected(lambda: tried(load_query_log, log)) < FEW
     assert collected(lambda: tried(load_query_log, [f"SELECT {','.join(NUMBERS)} FROM FROM"])) < FEW
 
 
-TIMES = 25
-FEW_EACH = 200
+TIMES = 10
+FEW_EACH = 80
 """Maximum number of objects in cycles that a statement with TIMES expressions may leave."""
 EXPRESSIONS = (
     "sum(i_price) over (order by i_id rows <n> preceding)",

@@ -15,8 +15,9 @@ from tests.sim.simulation import CLIENTS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-SEEDS, TRANSACTIONS = 64, 600
-"""93 of the 99 planted bugs are found within 50 seeds of the mixes that they name
+SEEDS, TRANSACTIONS = 51, 600
+"""The 51st seed is the first without faults; every workload, number of nodes and fault is drawn by
+the 35th. 93 of the 99 planted bugs are found within 50 seeds of the mixes that they name
 (docs/protocols/found.md). `make sim MINUTES=60` is for rarer ones."""
 DRAWN = {name for name, weight in load_weights().items() if weight}
 """The workloads that seeds draw if none is named."""
@@ -45,7 +46,7 @@ def test_no_seed_finds_a_violation(capsys):
         )
     assert totals["failures"] == []
     assert totals["seeds"] == SEEDS
-    assert totals["transactions"] >= 30_000
+    assert totals["transactions"] >= 24_000
     assert set(totals["fired"]) == {str(fault) for fault in Fault}
     assert {name.split(" × ")[0] for name in totals["scenarios"]} == DRAWN
     assert {int(name.split(" × ")[2]) for name in totals["scenarios"]} == set(load_nodes())

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from hornbeam_server.query.parsing.nesting import WIDTH
 from hornbeam_server.schema.collector import spare_present
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, StatementTimeout
@@ -15,6 +16,8 @@ from hornbeam_server.txlayer.statements.requests import Statement, TransactionRe
 from tests.txlayer.database_world import catalog_of, opened
 
 DDL = "CREATE TABLE big (b_id INTEGER PRIMARY KEY, b_n BIGINT);"
+TERMS = WIDTH * WIDTH + 3
+"""A tree of groups of groups."""
 
 
 @asynccontextmanager
@@ -70,23 +73,23 @@ async def test_the_time_of_a_list_grows_with_its_length(tmp_path):
             values = ",".join(str(n) for n in range(length))
             sql = f"SELECT count(*) FROM big WHERE b_id IN ({values})"
             took = []
-            for attempt in range(3):
+            for attempt in range(2):
                 began = time.process_time()
                 assert await database.fetch(f"{sql} AND b_n > -{attempt}") == [(3_000,)]
                 took.append(time.process_time() - began)
             return min(took)
 
-        assert await seconds(40_000) < 8 * await seconds(10_000)
+        assert await seconds(20_000) < 8 * await seconds(5_000)
 
 
 @pytest.mark.parametrize(
     ("operator", "term", "value"),
-    [(" OR ", "b_n = 5", False), (" AND ", "b_n = 1", True), (" + ", "b_n", 10_000),
-     (" || ", "'x'", "x" * 10_000)],
+    [(" OR ", "b_n = 5", False), (" AND ", "b_n = 1", True), (" + ", "b_n", TERMS),
+     (" || ", "'x'", "x" * TERMS)],
 )  # fmt: skip
-async def test_a_chain_of_ten_thousand_terms_is_answered(tmp_path, operator, term, value):
+async def test_a_chain_of_thousands_of_terms_is_answered(tmp_path, operator, term, value):
     async with on_big(tmp_path) as database:
-        chain = operator.join([term] * 10_000)
+        chain = operator.join([term] * TERMS)
         assert await database.fetch(f"SELECT {chain} FROM big") == [(value,)]
 
 
