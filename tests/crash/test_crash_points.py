@@ -27,6 +27,7 @@ from hornbeam_server.txlayer.commit.failpoints import Step
 from hornbeam_server.txlayer.ddl.numbering import tables_of
 from tests.crash.crash_points_kinds import KINDS, Kind
 from tests.crash.crash_points_world import Life, Work, World, left, live
+from tests.sim.shared_work import shared_work
 from tests.txlayer.database_world import run_all, settled, stored_rows
 from tests.txlayer.test_transactions_statements import FILL
 
@@ -287,8 +288,9 @@ def _subsets(numbers: frozenset[int]) -> list[frozenset[int]]:
 
 @cache
 def explored(kind: Kind) -> Case:
-    case = Case(kind)
-    case.explore()
+    with shared_work():
+        case = Case(kind)
+        case.explore()
     return case
 
 
@@ -315,6 +317,11 @@ def test_concurrent_transactions_share_batches_and_overlap():
 
 def test_a_crash_between_any_two_callbacks():
     """Cut one commit up to its checkpoint, and one recovery."""
+    with shared_work():
+        _cut_a_move_everywhere()
+
+
+def _cut_a_move_everywhere() -> None:
     case = Case(KIND["move of a subtree"])
 
     async def work(database: Database, life: Life) -> None:

@@ -1,4 +1,5 @@
-"""Work that the simulated processes of one run share, because they run in one Python process.
+"""Work that the simulated processes of one run, or of the crashes of one kind of work, share,
+because they run in one Python process.
 
 A run has dozens of simulated processes. Each parses the same statements, compiles the same
 catalogs, and opens a DuckDB. The results of the first two are values that nothing changes, and a
@@ -25,6 +26,7 @@ from hornbeam_server.query.workers.statements import Statements
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.txlayer.statements import write_compiler
 from hornbeam_server.txlayer.transactions import compiled_catalog
 
 
@@ -34,23 +36,26 @@ def shared_work() -> Iterator[None]:
     databases = _Databases()
     with ExitStack() as ended:
         ended.callback(databases.close)
-        ended.enter_context(patch.object(binder, "parse", _shared_parse()))
+        shared_parse = _shared_parse()
+        ended.enter_context(patch.object(binder, "parse", shared_parse))
+        ended.enter_context(patch.object(write_compiler, "parse", shared_parse))
         ended.enter_context(patch.object(compiled_catalog, "compile_programs", _shared_programs()))
         ended.enter_context(patch.object(statements, "Statements", databases.take))
         yield
 
 
-def _shared_parse() -> Callable[[str], exp.Expr]:
+def _shared_parse() -> Callable[..., exp.Expr]:
     """`parse` that copies its tree when a text comes again. A tree belongs to the caller, which
     changes it, so none is given out twice."""
-    trees: dict[str, exp.Expr | None] = {}
+    trees: dict[tuple[str, bool], exp.Expr | None] = {}
 
-    def shared(sql: str) -> exp.Expr:
-        known = trees.get(sql)
+    def shared(sql: str, *, sequences: bool = False) -> exp.Expr:
+        key = sql, sequences
+        known = trees.get(key)
         if known is not None:
             return known.copy()
-        tree = parse(sql)
-        trees[sql] = tree.copy() if sql in trees else None
+        tree = parse(sql, sequences=sequences)
+        trees[key] = tree.copy() if key in trees else None
         return tree
 
     return shared

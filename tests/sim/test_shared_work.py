@@ -11,6 +11,7 @@ from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.messages import Query
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.trees import unlink
+from hornbeam_server.txlayer.statements import write_compiler
 from tests.sim import simulation
 from tests.sim.scenarios import WORKLOADS, scenario
 from tests.sim.shared_work import shared_work
@@ -43,6 +44,15 @@ def test_each_caller_owns_the_tree_of_a_text():
         ]
         with pytest.raises(SqlError):
             binder.parse("SELECT FROM FROM")
+
+
+def test_a_text_with_a_sequence_is_refused_where_its_value_is_not_taken_out():
+    sql = "INSERT INTO t VALUES (nextval('s'))"
+    with shared_work():
+        for _ in range(3):
+            assert write_compiler.parse(sql, sequences=True) == parse(sql, sequences=True)
+            with pytest.raises(SqlError):
+                binder.parse(sql)
 
 
 def test_a_database_serves_the_next_process_without_the_tables_of_the_last():
