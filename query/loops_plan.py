@@ -52,7 +52,7 @@ from hornbeam_server.query.optimizer.key_ranges import values_of
 from hornbeam_server.query.optimizer.uncorrelated_subqueries import Lift, candidates
 from hornbeam_server.query.parsing.placeholders import Parameter
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.trees import supersede, unlink, unlink_all
+from hornbeam_server.schema.trees import nodes_of, supersede, unlink, unlink_all
 from hornbeam_server.schema.types import Row
 
 NATIVE_COST = 20_000.0
@@ -109,7 +109,7 @@ def plan_native(
     for average in list(own.ast.find_all(exp.Avg)):
         if is_exact(average):
             spell_out(average)
-    nodes = list(own.ast.walk())
+    nodes = nodes_of(own.ast)
     try:
         subqueries = list(candidates(own, catalog))
         return _plan(own, subqueries, catalog, most_cost, columnar)

@@ -28,7 +28,7 @@ from hornbeam_server.query.optimizer.aggregate_blocks import (
 from hornbeam_server.query.parsing.parse import DIALECT
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.model import Schema
-from hornbeam_server.schema.trees import unlink, unlink_gone
+from hornbeam_server.schema.trees import nodes_of, unlink, unlink_gone
 from hornbeam_server.viewselect.indexes import free_name
 
 MAX_NAMED_COLUMNS = 3
@@ -232,7 +232,7 @@ class _Generalising:
             return part if place is None else self._column(self._canonical(place))
 
         copy = node.unnest().copy()
-        before = list(copy.walk())
+        before = nodes_of(copy)
         copy = copy.transform(renamed, copy=False)
         try:
             return str(copy.sql(DIALECT))

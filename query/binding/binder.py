@@ -154,7 +154,7 @@ from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, 
 from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC
 from hornbeam_server.schema.namespaces import SYSTEM_CATALOG, joined
 from hornbeam_server.schema.quotients import QUOTIENT
-from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
+from hornbeam_server.schema.trees import nodes_of, supersede, unlink, unlink_gone, written
 from hornbeam_server.schema.types import JSONB as JSONB_TYPE
 from hornbeam_server.schema.types import (
     REAL,
@@ -174,6 +174,10 @@ _BIGINT = ColumnType(Kind.BIGINT)
 _INTERVAL = ColumnType(Kind.INTERVAL)
 _INTEGER = ColumnType(Kind.INTEGER)
 _TEXT = ColumnType(Kind.TEXT)
+_PLAIN = frozenset(
+    {exp.Identifier, exp.Column, exp.Literal, exp.Null, exp.Table, exp.TableAlias, exp.DataType}
+)
+"""Names, constants and types, which compute nothing: most nodes of a tree."""
 _COMPARISONS = (*EXCHANGED, exp.Between, exp.In, exp.Case, exp.Nullif, exp.Like, exp.ILike)
 USE = "use"
 """Key in the meta of a parameter's node: its `Use`."""
@@ -307,16 +311,16 @@ class _Binder:
 
     def finish(self, tree: exp.Expr, columns: tuple[OutputColumn, ...]) -> BoundQuery:
         """Number the blocks, annotate the nodes, and collect parameter types."""
-        before = list(tree.walk())
+        before = nodes_of(tree)
         self._check_visited(before)
         settle(tree, self._compared_type)
-        nodes = list(tree.walk())
+        nodes = nodes_of(tree)
         if self._has_labels(nodes):
             for node in nodes:
                 settle_labels(node, self._type, self._argument)
-            nodes = list(tree.walk())
+            nodes = nodes_of(tree)
             if check_places(nodes, self._type, self._argument, self.sql):
-                nodes = list(tree.walk())
+                nodes = nodes_of(tree)
         unlink_gone(before, nodes)
         with_sources = [gathered for gathered in self.gathered if gathered.sources]
         index = {gathered.select: i for i, gathered in enumerate(with_sources)}
@@ -1725,7 +1729,7 @@ class _Binder:
         return _BIGINT if Kind.BIGINT in kinds else _INTEGER
 
     def _type_parameters(self, nodes: Sequence[exp.Expr]) -> None:
-        for node in nodes:
+        for node in (node for node in nodes if type(node) not in _PLAIN):
             self._mark(node)
             if isinstance(node, _COMPARISONS) and not is_assignment(node):
                 pattern = isinstance(node, exp.Like | exp.ILike)

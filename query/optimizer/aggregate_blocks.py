@@ -22,7 +22,7 @@ from hornbeam_server.query.optimizer.select_trees import (
 )
 from hornbeam_server.query.typing.constants import CONSTANT
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.trees import supersede, unlink, unlink_gone
+from hornbeam_server.schema.trees import nodes_of, supersede, unlink, unlink_gone
 from hornbeam_server.schema.types import ColumnType
 
 _PARTS = {
@@ -111,7 +111,7 @@ def aggregate_block(
     if not block.inner_only:
         raise NotAnswered("the block has outer, semi or anti joins")
     copy = select.copy()
-    before = list(copy.walk())
+    before = nodes_of(copy)
     try:
         found = _read(number, block, copy, catalog)
     except BaseException:
@@ -296,7 +296,7 @@ def text_of(node: exp.Expr, block: AggregateBlock, name: Name) -> str:
         return exp.column(column, table=alias, quoted=True)
 
     copy = node.unnest().copy()
-    before = list(copy.walk())
+    before = nodes_of(copy)
     copy = copy.transform(named, copy=False)
     try:
         return _directed(copy)

@@ -32,7 +32,7 @@ from hornbeam_server.query.optimizer.select_trees import (
 )
 from hornbeam_server.query.parsing.parse import DIALECT
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.trees import unlink, unlink_gone, written
+from hornbeam_server.schema.trees import nodes_of, unlink, unlink_gone, written
 
 _SIMPLE = {"expressions", "from_", "joins", "where"}
 """The parts of a SELECT that can become parts of the SELECT around it."""
@@ -45,7 +45,7 @@ def with_merged_views(bound: BoundQuery, catalog: Catalog) -> BoundQuery:
     if not catalog.plain or not any(VIEW in n.meta for n in bound.ast.find_all(exp.Subquery)):
         return bound
     tree = bound.ast.copy()
-    before = list(tree.walk())
+    before = nodes_of(tree)
     if not merge_plain_views(tree, catalog):
         unlink(tree)
         return bound

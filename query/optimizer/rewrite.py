@@ -40,7 +40,7 @@ from hornbeam_server.query.optimizer.select_trees import (
 )
 from hornbeam_server.query.parsing.parse import DIALECT
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
+from hornbeam_server.schema.trees import nodes_of, supersede, unlink, unlink_gone, written
 from hornbeam_server.schema.views import JoinView
 
 _OUTER = "a block with outer, semi or anti joins is answered from its relations"
@@ -125,7 +125,7 @@ def _over_views(
         return Rewritten(bound, (), tuple(notes))
     tree = bound.ast.copy()
     uses = [replace(use, alias=namer.alias(use.view)) for use in found]
-    before = list(tree.walk())
+    before = nodes_of(tree)
     tree = _answered(tree, answers)
     _Change(tree, catalog, uses).apply(selects_of(tree))
     unlink_gone(before, tree.walk())

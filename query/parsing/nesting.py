@@ -24,7 +24,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema.errors import SqlError
-from hornbeam_server.schema.trees import unlink_all, unlink_gone
+from hornbeam_server.schema.trees import nodes_of, unlink_all, unlink_gone
 
 MAX_NESTING = 100
 """Maximum nesting of brackets and CASEs, and maximum number of consecutive signs or NOTs."""
@@ -84,10 +84,10 @@ def check_nesting(tokens: Iterable[Token]) -> None:
 def shallow(tree: exp.Expr) -> list[exp.Expr]:
     """Regroup the long chains of the tree in place, and return its nodes, parents first. Raises
     SqlError if the tree is still nested too deeply."""
-    nodes = list(tree.bfs())
+    nodes = nodes_of(tree)
     grouped = [node for node in nodes if isinstance(node, _CHAINED) and _regroup(node)]
     if grouped:
-        before, nodes = nodes, list(tree.bfs())
+        before, nodes = nodes, nodes_of(tree)
         unlink_gone(before, nodes)
     depths = {id(tree.parent): 0}
     for node in nodes:

@@ -26,7 +26,7 @@ from hornbeam_server.query.typing.literals import typed, without_exponent, writt
 from hornbeam_server.query.typing.text_operands import OPERATORS, text_operand
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.spelling import sql_bytes
-from hornbeam_server.schema.trees import supersede
+from hornbeam_server.schema.trees import nodes_of, supersede
 from hornbeam_server.schema.types import (
     ColumnType,
     Kind,
@@ -59,7 +59,7 @@ def settle(tree: exp.Expr, type_of: TypeOf) -> None:
 
     Raises TypeMismatch for a constant that cannot be compared with the other operand.
     """
-    for node in reversed(list(tree.walk())):  # inner nodes first
+    for node in reversed(nodes_of(tree)):  # inner nodes first
         found = _settled(node, type_of) if node is not tree else node
         if found is not node:
             supersede(node, found)
