@@ -6,6 +6,7 @@ of the loop, so other processes do not disturb the measurement.
 
 import asyncio
 import gc
+import shutil
 import time
 from asyncio import events
 from contextlib import asynccontextmanager, contextmanager
@@ -79,26 +80,50 @@ LARGE = {
 }
 
 
-@asynccontextmanager
-async def prepared(tmp_path, filled):
-    async with opened(tmp_path) as database:
+@pytest.fixture(scope="module")
+def filled_once(tmp_path_factory):
+    """A function that makes a folder of a database with some relations filled. Each is filled once,
+    and copied for each test."""
+    folders = {}
+
+    async def make(folder, filled):
+        if filled not in folders:
+            folders[filled] = tmp_path_factory.mktemp("filled")
+            await fill(folders[filled], filled)
+        shutil.copytree(folders[filled], folder, dirs_exist_ok=True)
+
+    return make
+
+
+async def fill(folder, filled):
+    async with opened(folder) as database:
         request = PlanRequest(DDL, WORKLOAD)
         await database.apply_schema(request, database.plan_schema(request).plan_id)
         await database.keeper.wait_built()
         for relation in filled:
             await database.execute(FILL[relation])
-        yield database
+
+
+@pytest.fixture
+def prepared(tmp_path, filled_once):
+    @asynccontextmanager
+    async def prepared(*filled):
+        await filled_once(tmp_path, filled)
+        async with opened(tmp_path) as database:
+            yield database
+
+    return prepared
 
 
 def _work(statement):
     return Statement(statement) if isinstance(statement, str) else statement
 
 
-async def test_reads_that_keep_the_event_loop_busy_do_not_delay_writes(tmp_path):
+async def test_reads_that_keep_the_event_loop_busy_do_not_delay_writes(prepared):
     """The log is synced in a thread, which needs the interpreter a few times for each write. The
     test counts reads: with Python's default switch interval there are thousands per write."""
     reads = 0
-    async with prepared(tmp_path, ["free"]) as database:
+    async with prepared("free") as database:
 
         async def read():
             nonlocal reads
@@ -136,9 +161,9 @@ def longest_step(monkeypatch):
 
 
 @pytest.mark.parametrize("case", LARGE)
-async def test_a_large_transaction_runs_in_short_steps(tmp_path, monkeypatch, case):
+async def test_a_large_transaction_runs_in_short_steps(prepared, monkeypatch, case):
     filled, statements = LARGE[case]
-    async with prepared(tmp_path, filled) as database:
+    async with prepared(*filled) as database:
         began = time.thread_time()
         with longest_step(monkeypatch) as longest:
             await database.transact(
