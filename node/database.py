@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -60,6 +60,23 @@ from hornbeam_server.txlayer.transactions import outcomes
 from hornbeam_server.viewselect.watch import Watch
 
 
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """The plan that was made last, and what it was made from."""
+
+    request: PlanRequest
+    catalog: Catalog
+    counts: tuple[tuple[str, int], ...]
+    plan: PlannedSchema
+
+    def answers(
+        self, request: PlanRequest, catalog: Catalog, counts: tuple[tuple[str, int], ...]
+    ) -> bool:
+        """Would the same plan be made again?"""
+        same = self.catalog is catalog and self.counts == counts
+        return same and self.request == request
+
+
 class Database:
     """One Hornbeam database, as one node serves it. `open` opens an embedded database, `start` a
     database that a single process serves over any ports, `join` a database of several nodes."""
@@ -76,6 +93,7 @@ class Database:
         self.manager = parts.manager
         self.keeper = parts.keeper
         self.engine = parts.engine
+        self._planned: _Planned | None = None
         self.initial_loads = InitialLoads(self.keeper, self.manager, self.committer)
         self._copies = RelationCopies(self.keeper, self.clock, ports.ids)
         self.member = member
@@ -292,8 +310,10 @@ class Database:
 
         Raises SchemaError, SqlError, StatementTimeout.
         """
-        counts = tuple(self.keeper.counts().items())
-        return plan_schema(request, replace(self.catalog, row_counts=counts), watch)
+        catalog, counts = self.catalog, tuple(self.keeper.counts().items())
+        plan = plan_schema(request, replace(catalog, row_counts=counts), watch)
+        self._planned = _Planned(request, catalog, counts, plan)
+        return plan
 
     async def apply_schema(
         self,
@@ -306,17 +326,22 @@ class Database:
         """Put a plan into force. Builds go on in the background (`keeper.wait_built`), or are left
         to an external builder (`build_externally`). Copies of relations are filled first.
 
-        Raises StalePlan when planning again gives another plan than `plan_id`, and InvalidRequest
-        when the plan drops relations without `allow_drop`.
+        It is planned again unless it is the plan that was made last, from the catalog and the
+        counts of rows in force. Raises StalePlan when that gives another plan than `plan_id`, and
+        InvalidRequest when the plan drops relations without `allow_drop`.
         """
         now = dt.datetime.fromtimestamp(self.clock.wall_ms() / 1000, dt.UTC)
+        known, self._planned = self._planned, None
 
         async def planned(current: Catalog) -> Catalog:
             """The planned catalog. It is planned again when its copies are filled, and may choose
             other views then: the counts of rows have changed meanwhile."""
             counts = tuple(self.keeper.counts().items())
-            counted = replace(current, row_counts=counts)
-            plan = await in_thread(partial(plan_schema, request, counted))
+            if known is not None and known.answers(request, current, counts):
+                plan = known.plan
+            else:
+                counted = replace(current, row_counts=counts)
+                plan = await in_thread(partial(plan_schema, request, counted))
             if plan.plan_id != plan_id and not current.copies:
                 raise StalePlan(
                     "The plan differs from the one you looked at: the catalog, an input, or what"

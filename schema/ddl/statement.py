@@ -375,9 +375,10 @@ _EQUAL_NULLS = "NULLS NOT DISTINCT"
 def _with_nulls(tokens: Sequence[Token]) -> Iterator[tuple[Token, str]]:
     """The tokens, each with the phrase NULLS [NOT] DISTINCT of which it is a word, or ""."""
     words = [token.text.upper() for token in tokens]
+    phrases = (_EQUAL_NULLS, "NULLS DISTINCT") if "NULLS" in words else ()
     phrase, end = "", 0
     for i, token in enumerate(tokens):
-        for each in (_EQUAL_NULLS, "NULLS DISTINCT"):
+        for each in phrases:
             length = each.count(" ") + 1
             if " ".join(words[i : i + length]) == each and token.token_type not in _QUOTED:
                 phrase, end = each, i + length
