@@ -63,6 +63,8 @@ _AS_TEXT = {
 }
 """Types of PostgreSQL that are kept as text, each with its note. PostgreSQL writes equal values as
 equal texts."""
+_PLAIN = {T.INT, T.BIGINT, T.SMALLINT, T.TEXT, T.VARCHAR, T.DECIMAL, T.DOUBLE, T.BOOLEAN, T.DATE}
+"""Types of PostgreSQL that are none of these: most columns have them."""
 _OBJECTS = {"hierarchyid", "geography", "geometry"}
 """Types of SQL Server whose values scripts write as bytes, such as 0x58."""
 _MONEY = {T.MONEY: (19, 4), T.SMALLMONEY: (10, 4)}
@@ -95,6 +97,8 @@ def _known(node: exp.DataType, source: Source) -> tuple[exp.DataType, str]:
             return _type(T.BLOB), f"{name.upper()} is kept as its bytes; its methods are refused"
         case Source.SQLSERVER:
             return _of_sqlserver(node), ""
+    if node.this in _PLAIN:
+        return node, ""
     name = _name(node)
     if name in _AS_TEXT:
         return _type(T.TEXT), _AS_TEXT[name]
