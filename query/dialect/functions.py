@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.dialect.catalogue import AGGREGATES, ROWS
 from hornbeam_server.query.dialect.grammar import EXACT
+from hornbeam_server.query.dialect.hypothetical import counted, is_hypothetical
 from hornbeam_server.query.dialect.interval_fields import is_cast_with_fields
 from hornbeam_server.query.dialect.jsonb_rows import gives_rows, has_rows, with_rows
 from hornbeam_server.query.dialect.macros import call as macro_call
@@ -197,10 +198,13 @@ _ORDERED_SETS = {
 def _within_group(node: exp.Expr) -> exp.Expr:
     """Translate `f(x) WITHIN GROUP (ORDER BY y)` to DuckDB's `f(y, x ORDER BY y)`."""
     call, order = node.this, node.expression
+    if isinstance(node.parent, exp.Filter) and is_hypothetical(node.parent):
+        return node
     known = _ORDERED_SETS.get(function_name(call)) if isinstance(call, exp.Anonymous) else None
     if known is None or len(order.expressions) != 1:
         raise Unsupported(
-            "WITHIN GROUP is for percentile_cont, percentile_disc and mode, by one value.",
+            "WITHIN GROUP is for percentile_cont, percentile_disc and mode, by one value, and for"
+            " rank, dense_rank, percent_rank and cume_dist.",
             cure="Write ORDER BY into the call: f(x ORDER BY y).",
         )
     name, count = known
@@ -367,7 +371,7 @@ def _json(call: exp.Anonymous) -> exp.Expr:
 
 def _built_array(call: exp.Anonymous) -> exp.Expr:
     """Translate json_build_array, with the blanks that PostgreSQL writes."""
-    return _joined_parts("[", [[_member(value)] for value in call.expressions], "]")
+    return _joined_parts("[", [[json_member(value)] for value in call.expressions], "]")
 
 
 def _built_object(call: exp.Anonymous) -> exp.Expr:
@@ -378,13 +382,13 @@ def _built_object(call: exp.Anonymous) -> exp.Expr:
             "json_build_object has a key without a value.", cure="Write a value behind each key."
         )
     pairs = [
-        [macro_call("json_key", key.copy()), exp.Literal.string(" : "), _member(value)]
+        [macro_call("json_key", key.copy()), exp.Literal.string(" : "), json_member(value)]
         for key, value in zip(given[::2], given[1::2], strict=True)
     ]
     return _joined_parts("{", pairs, "}")
 
 
-def _member(value: exp.Expr) -> exp.Expr:
+def json_member(value: exp.Expr) -> exp.Expr:
     """The text of a value in JSON, as to_json gives it."""
     found = _json(exp.Anonymous(this="to_json", expressions=[value.copy()]))
     text = exp.cast(found, exp.DType.TEXT)
@@ -480,7 +484,7 @@ def is_translated(node: exp.Expr) -> bool:
         return False
     if isinstance(node, exp.Literal):
         return has_exponent(node)
-    if has_rows(node):
+    if has_rows(node) or is_hypothetical(node):
         return True
     if isinstance(node, exp.Anonymous):
         known = node.name.lower() in _CALLS or has_template(node)
@@ -501,6 +505,8 @@ def in_duckdb(node: exp.Expr) -> exp.Expr:
     `node`. Raises Unsupported."""
     if has_rows(node):
         return with_rows(node)
+    if is_hypothetical(node):
+        return counted(node)
     constant = session_value(node)
     if constant is not None:
         return constant
