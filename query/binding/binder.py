@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 
 from sqlglot import exp
@@ -74,6 +75,13 @@ from hornbeam_server.query.binding.texts_that_meet import (
     common_type,
     type_texts,
     type_texts_of_sides,
+)
+from hornbeam_server.query.binding.whole_rows import (
+    TAKERS,
+    TEXTS,
+    WholeRow,
+    text_of_row,
+    written_out,
 )
 from hornbeam_server.query.dialect.arrays import function_of as function_of_arrays
 from hornbeam_server.query.dialect.arrays import result_type as type_of_array_function
@@ -265,8 +273,9 @@ class _Select:
     aliases: dict[str, exp.Expr] = field(default_factory=dict)
     figured: dict[str, exp.Expr] = field(default_factory=dict)
     twice: set[str] = field(default_factory=set)
+    rows: dict[str | int, WholeRow] = field(default_factory=dict)
+    """The output columns that are whole rows, by their names and by their places, from 1."""
     names_outputs: bool = False
-    nullable: set[str] = field(default_factory=set)
 
     def output(self, name: str) -> exp.Expr | None:
         """The expression of the output column `name`, if it is no plain column."""
@@ -289,12 +298,14 @@ class _Binder:
         self.kind = StatementKind.SELECT
         self.target: str | None = None
         self.own: int | None = None
+        self.outermost: exp.Expr | None = None
         self.written: tuple[str, ...] = ()
         self.typed: dict[int, ColumnType | None] | None = None
 
     # -- statements
 
     def statement(self, tree: exp.Expr) -> tuple[OutputColumn, ...]:
+        self.outermost = tree
         match tree:
             case exp.Insert():
                 return self._insert(tree)
@@ -715,14 +726,15 @@ class _Binder:
         inner = self._ctes(query, parent, ctes)
         first = self._query(query.this, parent, inner)
         # The recursive part may widen a type; only the names and the kinds of numbers are certain.
-        untyped = [OutputColumn(c.name, _label(c), _number_of(c)) for c in first.columns]
+        untyped = [OutputColumn(c.name, _certain(c), _number_of(c)) for c in first.columns]
         known = _renamed(replace(first, columns=tuple(untyped)), names)
         second = self._query(query.expression, parent, {**inner, name: known})
         self._modifiers(query, parent, inner)
         if first.open or second.open or len(first.columns) != len(second.columns):
-            return replace(first, columns=tuple(OutputColumn(c.name, _label(c)) for c in untyped))
+            return replace(first, columns=tuple(OutputColumn(c.name, _certain(c)) for c in untyped))
         for number in range(len(first.columns)):
             self._label_of_sides(query, number, first.columns, second.columns)
+            _check_arrays(known.columns[number], second.columns[number])
         return _Shape(_of_recursion(query, known.columns, second.columns))
 
     def _set_operation(self, node: exp.SetOperation, parent: Frame | None, ctes: Scope) -> _Shape:
@@ -883,6 +895,8 @@ class _Binder:
     def _group(self, node: exp.Select, select: _Select) -> None:
         """Bind GROUP BY. A name in it means a column of FROM, or else an output column."""
         group = node.args.get("group")
+        if group is not None:
+            self._write_keys(_keys_of(group), select)
         for key in _keys_of(group) if group is not None else ():
             plain = isinstance(key, exp.Column) and not key.table
             if plain and not select.frame.knows(key.name) and self._names_output(key, select):
@@ -943,7 +957,7 @@ class _Binder:
             return
         self._expression(where.this, select)
         settle(where, self._compared_type)
-        nullable = frozenset(select.nullable)
+        nullable = frozenset(select.frame.nullable)
         select.gathered.conjuncts += [
             Conjunct(part, nullable, where=True) for part in split(where.this)
         ]
@@ -959,6 +973,8 @@ class _Binder:
     def _order(self, node: exp.Select, select: _Select) -> None:
         order = node.args.get("order")
         plain: list[Order] = []
+        if order:
+            self._write_keys(order.expressions, select)
         expressions = order.expressions if order else []
         for ordered in expressions:
             if isinstance(ordered.this, exp.Var):  # ORDER BY ALL
@@ -1229,7 +1245,7 @@ class _Binder:
             raise Unsupported(
                 f"POSITIONAL JOIN is not supported{at(join, self.sql)}.", cure="Join on a column."
             )
-        before = frozenset(select.nullable)
+        before = frozenset(select.frame.nullable)
         if not any(value for part, value in join.args.items() if part != "this"):
             select.frame.behind_comma = len(select.frame.items)
         right = self._from_and_joins(join.this, (), select)
@@ -1244,12 +1260,12 @@ class _Binder:
             self._expression(condition, select)
             settle(join, self._compared_type)
             condition = join.args["on"]
-        nullable = before | frozenset(select.nullable)
+        nullable = before | frozenset(select.frame.nullable)
         conjuncts = [Conjunct(part, nullable, restricts) for part in split(condition)]
         if restricts is None:
             conjuncts += [Conjunct(None, nullable, pair=pair) for pair in pairs]
         select.gathered.conjuncts += conjuncts
-        select.nullable |= _made_nullable(side, left, right)
+        select.frame.nullable |= _made_nullable(side, left, right)
         if kind in ("SEMI", "ANTI"):
             items = [item for item in select.frame.items if item.alias not in right]
             select.frame.items[:] = items
@@ -1342,6 +1358,7 @@ class _Binder:
         values: dict[str, exp.Expr] = {}
         open_ = False
         for node in list(with_ordered_stars(nodes, select.frame)):
+            node = self._shown(node, len(columns) + 1, select)  # noqa: PLW2901
             star = _star(node)
             if star is not None:
                 starred = self._star(node, star, select)
@@ -1362,7 +1379,7 @@ class _Binder:
             inner = value.unnest()
             if values.setdefault(name, inner) != inner:
                 select.twice.add(name)
-            if isinstance(node, exp.Alias):
+            if isinstance(node, exp.Alias) and name not in select.rows:
                 names = select.figured if FIGURED in node.meta else select.aliases
                 names.setdefault(name, value)
         return _Shape(tuple(columns), open_)
@@ -1444,7 +1461,87 @@ class _Binder:
                 inner = bound | {node.expression.name}
                 self._children(node, select, inner)
             case _:
-                self._children(node, select, bound)
+                takes = isinstance(node, TAKERS)
+                row_of = partial(self._row, select, bound=bound)
+                found = written_out(node, row_of) if takes else None
+                if found is not None:
+                    supersede(node, found)
+                    self._expression(found, select, bound=bound)
+                elif isinstance(node, exp.Cast) and node.is_type(*TEXTS) and _is_tuple(node.this):
+                    self._write_tuple(node.this, select)
+                else:
+                    self._children(node, select, bound)
+
+    def _row(
+        self, select: _Select, node: exp.Expr, *, bound: frozenset[str] = frozenset()
+    ) -> WholeRow | None:
+        """The whole row that an expression names; None for other expressions."""
+        inner = node.unnest()
+        if not isinstance(inner, exp.Column) or inner.name in bound:
+            return None
+        star = isinstance(inner.this, exp.Star)
+        found = select.frame.item(inner.table if star else inner.name)
+        if found is None or (inner.table and not star) or found[1].open:
+            return None
+        frame, item = found
+        if not star and (item.scalar or select.frame.may_know(inner.name)):
+            return None
+        columns = tuple((name, column.type) for name, column in item.columns)
+        absent = self._key(item) if item.alias in frame.nullable else ()
+        return WholeRow(item.alias, columns, absent)
+
+    def _key(self, item: Item) -> tuple[str, ...]:
+        """The columns of an item that are all NULL if its row is not there."""
+        names = {column.name: name for name, column in (*item.columns, *item.hidden)}
+        if item.relation is not None and item.relation in self.catalog.schema:
+            return (names[self.catalog.schema.relation(item.relation).primary_key[0]],)
+        return tuple(name for name, _ in item.columns)
+
+    def _write_tuple(self, node: exp.Expr, select: _Select) -> None:
+        """Bind a row `(a, b)`, and replace it by its text."""
+        cells = node.unnest().expressions
+        for cell in list(cells):
+            self._expression(cell, select)
+        cells = node.unnest().expressions
+        supersede(node, text_of_row(cells, [self._type(cell) for cell in cells]))
+
+    def _shown(self, node: exp.Expr, place: int, select: _Select) -> exp.Expr:
+        """The projection `node`, where a row that the whole query returns is its text, a row that
+        EXISTS asks for is TRUE, and a column of a row, `(t).a`, is a column."""
+        value = node.unalias()
+        if isinstance(value, exp.Dot):
+            column = written_out(value, partial(self._row, select))
+            if column is not None:
+                supersede(value, column)
+                return node if isinstance(node, exp.Alias) else column
+        exists = isinstance(node.parent.parent, exp.Exists) if node.parent else False
+        if node.parent is not self.outermost and not exists:
+            return node
+        row = None if _star(node) is not None else self._row(select, value)
+        if row is not None and exists:
+            supersede(value, true := exp.Boolean(this=True))
+            return node if isinstance(node, exp.Alias) else name_output(true, value.name)
+        if row is not None:
+            named = node if isinstance(node, exp.Alias) else name_output(node, value.name)
+            select.rows[named.alias] = select.rows[place] = row
+            supersede(named.this, row.text())
+            return named
+        if _is_tuple(value):
+            self._write_tuple(value, select)
+        return node
+
+    def _write_keys(self, keys: Iterable[exp.Expr], select: _Select) -> None:
+        """Write a whole row that is a key of ORDER BY or GROUP BY as its columns."""
+        for key in list(keys):
+            value = (key.this if isinstance(key, exp.Ordered) else key).unnest()
+            row = _output_row(value, select) or self._row(select, value)
+            if row is None or _names_value(key, value, select):
+                continue
+            cells = row.cells()
+            if isinstance(key, exp.Ordered):
+                flags = {"desc": key.args.get("desc"), "nulls_first": bool(key.args.get("desc"))}
+                cells = [exp.Ordered(this=cell, **flags) for cell in cells]
+            key.replace(cells)
 
     def _children(self, node: exp.Expr, select: _Select, bound: frozenset[str]) -> None:
         for child in node.iter_expressions():
@@ -1870,7 +1967,32 @@ def _is_default(value: exp.Expr) -> bool:
 
 
 def _row_as_value(what: str) -> Unsupported:
-    return Unsupported(f"A whole row cannot be a value: {what}.", cure="Name the columns.")
+    return Unsupported(
+        f"A whole row cannot be a value here: {what}.",
+        cure="Name the columns, or write row_to_json(row) or row::TEXT.",
+    )
+
+
+def _is_tuple(node: exp.Expr) -> bool:
+    inner = node.unnest()
+    return isinstance(inner, exp.Tuple) and bool(inner.expressions)
+
+
+def _names_value(key: exp.Expr, value: exp.Expr, select: _Select) -> bool:
+    """Does a key, which is `value`, name an output column that is no whole row? GROUP BY t means
+    the row also where the list has t::TEXT, whose name is t."""
+    if not isinstance(value, exp.Column) or value.table or value.name in select.rows:
+        return False
+    ordered = isinstance(key, exp.Ordered)
+    return value.name in select.aliases or (ordered and value.name in select.figured)
+
+
+def _output_row(key: exp.Expr, select: _Select) -> WholeRow | None:
+    """The whole row of the output column that a key names or numbers; None for other keys."""
+    if isinstance(key, exp.Literal) and key.is_int:
+        return select.rows.get(int(key.name))
+    plain = isinstance(key, exp.Column) and not key.table
+    return select.rows.get(key.name) if plain else None
 
 
 def _source_column(item: Item, name: str) -> SourceColumn | None:
@@ -1908,6 +2030,26 @@ def _label(column: OutputColumn) -> ColumnType | None:
     return column.type if enumeration_of(column.type) is not None else None
 
 
+def _certain(column: OutputColumn) -> ColumnType | None:
+    """The type of a column of a recursive CTE, if the recursive part cannot widen it: that of an
+    ENUM, and of an array, unless it is one of decimals."""
+    element = column.type and column.type.element
+    fixed = element is not None and element.kind is not Kind.DECIMAL
+    return column.type if fixed else _label(column)
+
+
+def _check_arrays(first: OutputColumn, second: OutputColumn) -> None:
+    """Raise SqlError for a column of arrays whose elements become others in the recursive part."""
+    if first.type is None or second.type is None or first.type.element is None:
+        return
+    if first.type.stored() != second.type.stored():
+        raise SqlError(
+            f"Column {first.name} of a recursive CTE is {first.type.sql()} in its first part, but"
+            f" {second.type.sql()} in its recursive part.",
+            cure=f"Cast the value in the first part to {second.type.sql()}.",
+        )
+
+
 def _number_of(column: OutputColumn) -> ColumnType | None:
     """The type of a column's numbers."""
     return column.number if column.type is None else number_of(column.type)
@@ -1923,7 +2065,7 @@ def _of_recursion(
     sides = (query.this, query.expression)
     mark_sides(sides, [column.name for column in first], targets)
     return tuple(
-        OutputColumn(a.name, _label(a), target or a.number)
+        OutputColumn(a.name, _certain(a), target or a.number)
         for a, target in zip(first, targets, strict=True)
     )
 

@@ -127,6 +127,8 @@ class Frame:
     dropped: set[tuple[str, str]] = field(default_factory=set)
     moves: list[tuple[frozenset[str], Sequence[Place]]] = field(default_factory=list)
     """For each join with USING or NATURAL, its items, and their columns that `*` shows first."""
+    nullable: set[str] = field(default_factory=set)
+    """The aliases of the items whose rows an outer join may not find."""
     behind_comma: int = 0
     """The place in `items` behind the last comma of FROM, across which no USING sees."""
 
@@ -159,6 +161,10 @@ class Frame:
     def knows(self, name: str) -> bool:
         """Is `name` a column of this SELECT's FROM?"""
         return name in self.merged or bool(self.local(name))
+
+    def may_know(self, name: str) -> bool:
+        """May `name` be a column of FROM here or around?"""
+        return any(frame.knows(name) or frame.open() for frame in self.around())
 
     def star(self) -> Iterator[tuple[Item, str, OutputColumn]]:
         """Yield every visible column in the order of `*`: a join shows its USING columns first,

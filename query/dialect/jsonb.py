@@ -319,7 +319,7 @@ def concatenated_type(node: exp.DPipe, type_of: TypeOf) -> ColumnType | None:
 
 def _joined_type(node: exp.DPipe, type_of: TypeOf) -> ColumnType | None:
     """`||` joins JSONB or bytes, also with a side that has no type of its own, and texts if one of
-    its sides is of type TEXT."""
+    its sides is of type TEXT, and none an array."""
     sides = (node.this.unnest(), node.expression.unnest())
     types = [type_of(side) for side in sides]
     untyped = [side.is_string or isinstance(side, _UNTYPED) for side in sides]
@@ -328,7 +328,8 @@ def _joined_type(node: exp.DPipe, type_of: TypeOf) -> ColumnType | None:
             free or type_ == joined for free, type_ in zip(untyped, types, strict=True)
         ):
             return joined
-    return _TEXT if _TEXT in types else None
+    arrays = any(type_ is not None and type_.element is not None for type_ in types)
+    return _TEXT if _TEXT in types and not arrays else None
 
 
 def _removal(right: exp.Expr, type_of: TypeOf) -> str:

@@ -119,6 +119,11 @@ _JSON_KEY = (
     " ELSE CAST(to_json(hornbeam_text_of_any(x)) AS VARCHAR) END"
 )
 """A value of any type as the key of an object in JSON."""
+_QUOTED_FIELD = r"""
+CASE WHEN x IS NULL THEN '' WHEN x = '' OR regexp_matches(x, '[\s\v(),"\\]')
+THEN '"' || replace(replace(x, '\', '\\'), '"', '""') || '"' ELSE x END
+"""
+"""The text of a column in the text of a row."""
 _PART = "CAST(date_part('microseconds', x) AS BIGINT)"
 _NEAR = f"CASE WHEN {_PART} % u * 2 {{more}} u THEN u - {_PART} % u ELSE - ({_PART} % u) END"
 _EARLY, _LATE = (f"x + to_microseconds({_NEAR.format(more=more)})" for more in (">", ">="))
@@ -266,6 +271,12 @@ _MACROS: dict[str, Sequence[str]] = {
         "(name, positions, labels, x) AS CASE WHEN x IS NULL THEN NULL"
         " WHEN list_contains(labels, x) THEN positions[list_position(labels, x)]"
         " ELSE error('Invalid input value for enum ' || name || ': \"' || x || '\".') END",
+    ),
+    "quoted_field": (f"(x) AS {_QUOTED_FIELD}",),
+    "field_of_row": (
+        "(x) AS hornbeam_quoted_field(hornbeam_text_of_any(x))",
+        "(x BOOLEAN) AS coalesce(hornbeam_letter(x), '')",
+        "(x BLOB) AS hornbeam_quoted_field(hornbeam_text_of_bytes(x))",
     ),
     "letter": ("(x) AS CASE WHEN x THEN 't' WHEN NOT x THEN 'f' END",),
     "octets": ("(x) AS strlen(x)", "(x BLOB) AS octet_length(x)"),
