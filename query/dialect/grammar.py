@@ -37,6 +37,8 @@ EXACT = "exact"
 """Key in the meta of a call of date_part that is written EXTRACT, whose value is exact."""
 IS_NOT = "is_not"
 """Key in the meta of NOT that is written IS NOT."""
+START = "start"
+"""Key in the meta of a node: the place in the text where its first word begins."""
 IS_UNKNOWN = "is_unknown"
 """Key in the meta of IS NULL that is written IS UNKNOWN."""
 _DUCKDB: Any = DuckDB.Parser
@@ -205,6 +207,14 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
             joins = list(self._parse_joins())
             table.set("joins", joins or None)
         return table
+
+    def _parse_cte(self) -> exp.Expr | None:
+        """Parse a part of WITH, and note where it begins."""
+        start = self._curr and self._curr.start
+        cte: exp.Expr | None = super()._parse_cte()
+        if cte is not None:
+            cte.meta[START] = start
+        return cte
 
     def _parse_typed_literal(self) -> exp.Expr | None:
         """Parse a text behind the name of a type (DATE '2024-02-29'). Operators behind it, such as

@@ -55,12 +55,6 @@ def refuse_forms(tokens: Sequence[Token]) -> None:
     """Raise Unsupported for a form that has no other one here."""
     for i, token in enumerate(tokens):
         match token.text.upper():
-            case "SEARCH" | "CYCLE" if _is_of_cte(tokens, i):
-                raise Unsupported(
-                    f"{token.text.upper()} of a recursive CTE is not supported.",
-                    cure="Add a column with the path of the row: a text to which the recursive part"
-                    " appends the key. Order by it, or stop where it contains the key.",
-                )
             case "DISTINCT" if i and tokens[i - 1].token_type is TokenType.GROUP_BY:
                 raise Unsupported(
                     "GROUP BY DISTINCT is not supported.", cure="Name each grouping set once."
@@ -81,16 +75,6 @@ def refuse_forms(tokens: Sequence[Token]) -> None:
                 raise Unsupported(
                     "JOIN … USING (…) AS is not supported.", cure="Name the relations of the join."
                 )
-
-
-def _is_of_cte(tokens: Sequence[Token], i: int) -> bool:
-    """Whether SEARCH BREADTH, SEARCH DEPTH or CYCLE name follows the end of a CTE."""
-    if not i or tokens[i - 1].token_type is not TokenType.R_PAREN:
-        return False
-    behind = [text_at(tokens, place).upper() for place in range(i + 1, i + 3)]
-    if tokens[i].text.upper() == "SEARCH":
-        return behind[0] in ("BREADTH", "DEPTH") and behind[1] == "FIRST"
-    return behind[1] in (",", "SET")
 
 
 def _begins_argument(tokens: Sequence[Token], i: int) -> bool:

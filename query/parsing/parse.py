@@ -58,6 +58,11 @@ from hornbeam_server.query.parsing.placeholders import Parameter
 from hornbeam_server.query.parsing.row_functions import check_row_functions
 from hornbeam_server.query.parsing.row_subqueries import write_out_rows
 from hornbeam_server.query.parsing.schema_names import join_names
+from hornbeam_server.query.parsing.search_and_cycle import (
+    keep_clauses,
+    without_clauses,
+    write_out_clauses,
+)
 from hornbeam_server.query.parsing.sequence_calls import mark_call, refuse_calls
 from hornbeam_server.query.parsing.ties import replace_ties
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, Unsupported
@@ -185,11 +190,12 @@ def read_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
         _check_length(tokens)
         check_tokens(tokens)
         tokens = with_names_of_records(with_intervals(tokens))
-        tokens = list(with_known_forms(_with_insert(tokens)))
+        tokens = with_known_forms(_with_insert(tokens))
+        tokens, searches = without_clauses(tokens, sql)
         refuse_forms(tokens)
         _check_first_word(tokens)
         check_nesting(tokens)
-        tokens, overriding = _without_overriding(_without_default_values(tokens))
+        tokens, overriding = _without_overriding(_without_default_values(list(tokens)))
         numbered = list(_number_parameters(tokens))
         trees = grammar.read(numbered, sql)
     except SqlglotError as error:
@@ -201,6 +207,7 @@ def read_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
         raise Unsupported(
             f"The text has {len(statements)} statements.", cure="Send one statement at a time."
         )
+    keep_clauses(statements[0], searches)
     if overriding:
         if not isinstance(statements[0], exp.Insert | exp.Merge):
             raise SqlError("OVERRIDING is for INSERT and MERGE only.", cure="Leave it out.")
@@ -432,6 +439,7 @@ def _leave_collation_out(node: exp.Collate, sql: str) -> None:
 
 def _translate(tree: exp.Expr, sql: str) -> None:
     """Translate functions that differ in DuckDB (`query/dialect/functions.py`)."""
+    write_out_clauses(tree)
     nodes = _with_queries(tree, has_several_functions, side_by_side)
     nodes = _with_queries(tree, is_call_in_from, call_in_from, nodes)
     for node in reversed(list(filter(is_translated, nodes))):

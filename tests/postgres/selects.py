@@ -91,5 +91,155 @@ SELECT pg_typeof(n)::TEXT FROM jsonb_array_elements('[1,2]') WITH ORDINALITY AS 
 """.strip().splitlines()
 
 
+WHOLE_ROWS = r"""
+SELECT p::TEXT, count(*) FROM p GROUP BY p ORDER BY p
+SELECT p, count(*) FROM p GROUP BY p ORDER BY p DESC
+SELECT row_to_json(p) FROM p
+SELECT row_to_json(p)::TEXT FROM p ORDER BY p_id
+SELECT to_jsonb(p) FROM p ORDER BY p_id
+SELECT to_json(p) FROM p ORDER BY p_id
+SELECT row_to_json(t) FROM t ORDER BY id
+SELECT to_jsonb(t) FROM t ORDER BY id
+SELECT json_agg(p ORDER BY p_id DESC) FROM p
+SELECT jsonb_agg(p ORDER BY p_id) FROM p
+SELECT jsonb_agg(p ORDER BY p_id) FILTER (WHERE p_id < 3) FROM p
+SELECT jsonb_agg(to_jsonb(p) - 'p_name' ORDER BY p_id) FROM p
+SELECT p_group, json_agg(p ORDER BY p_id) FROM p GROUP BY p_group ORDER BY p_group
+SELECT json_build_object('p', p, 'n', 1) FROM p ORDER BY p_id
+SELECT jsonb_build_object('p', p, 'n', 1) FROM p ORDER BY p_id
+SELECT json_build_array(p, q) FROM p JOIN q ON p_id = q_p_id ORDER BY q_id
+SELECT jsonb_object_agg(p_id, p) FROM p
+SELECT json_object_agg(p_id, p) FROM p
+SELECT p_id, row_to_json(q) FROM p LEFT JOIN q ON p_id = q_p_id ORDER BY p_id, q_id
+SELECT p_id, to_jsonb(q) FROM p LEFT JOIN q ON p_id = q_p_id ORDER BY p_id, q_id
+SELECT p_id, json_agg(q ORDER BY q_id) FROM p LEFT JOIN q ON p_id = q_p_id GROUP BY p_id ORDER BY p_id
+SELECT p_id, count(q), count(*), count(p) FROM p LEFT JOIN q ON p_id = q_p_id GROUP BY p_id ORDER BY p_id
+SELECT count(p), count(p.*) FROM p
+SELECT count(DISTINCT p) FROM p
+SELECT count(DISTINCT s) FROM (SELECT p_group FROM p) AS s
+SELECT row_to_json(s) FROM (SELECT p_id AS i, upper(p_name) AS "a ""b" FROM p) AS s ORDER BY i
+SELECT row_to_json(s.*) FROM (SELECT p_id AS i FROM p) AS s ORDER BY i
+SELECT row_to_json(s) FROM (SELECT p_id, (SELECT json_agg(q ORDER BY q_id) FROM q WHERE q_p_id = p_id) AS qs FROM p) AS s ORDER BY p_id
+SELECT p_id, row_to_json(s) FROM p LEFT JOIN LATERAL (SELECT q_id, q_kind FROM q WHERE q_p_id = p_id ORDER BY q_id LIMIT 1) AS s ON TRUE ORDER BY p_id
+SELECT (SELECT row_to_json(p) FROM q WHERE q_id = 1) FROM p ORDER BY p_id
+WITH c AS (SELECT p_id, p_name FROM p) SELECT json_agg(c ORDER BY p_id) FROM c
+SELECT json_agg(v) FROM (VALUES (1, 'a'), (2, NULL)) AS v (n, s)
+SELECT coalesce(json_agg(p), '[]'::json) FROM p WHERE p_id > 9
+SELECT p FROM p ORDER BY p_id
+SELECT t FROM t ORDER BY id
+SELECT p.* FROM p ORDER BY p
+SELECT p FROM p ORDER BY p DESC
+SELECT p AS x FROM p ORDER BY x DESC
+SELECT p, p_id FROM p ORDER BY 1 DESC
+SELECT p_id, q FROM p LEFT JOIN q ON p_id = q_p_id ORDER BY p_id, q
+SELECT p_group, p FROM p GROUP BY p, p_group ORDER BY p
+SELECT s, count(*) FROM (SELECT p_group FROM p) AS s GROUP BY s ORDER BY s
+SELECT DISTINCT s FROM (SELECT p_group FROM p) AS s
+SELECT (p).p_name FROM p ORDER BY (p).p_id
+SELECT (p).* FROM p ORDER BY p_id
+SELECT (p).p_id + 1 AS n FROM p ORDER BY n
+SELECT (p).nothing FROM p
+SELECT p_id FROM p WHERE (p).p_group = 10 ORDER BY p_id
+SELECT p_id, p IS NULL, p IS NOT NULL FROM p ORDER BY p_id
+SELECT p_id, q_id, q IS NULL, q IS NOT NULL FROM p LEFT JOIN q ON p_id = q_p_id ORDER BY p_id, q_id
+SELECT p_id FROM p LEFT JOIN q ON p_id = q_p_id WHERE q IS NULL
+SELECT p_id FROM p WHERE p = ROW(1, 'one', 10)
+SELECT p_id FROM p WHERE p <> ROW(3, NULL, 20) ORDER BY p_id
+SELECT p_id, p < ROW(3, 'x', 20), p >= ROW(3, 'x', 20), p > ROW(3, 'x', 20), p <= ROW(3, NULL, 20) FROM p ORDER BY p_id
+SELECT a.p_id, b.p_id FROM p a JOIN p b ON a < b ORDER BY 1, 2
+SELECT a.p_id FROM p a JOIN p b ON a = b ORDER BY 1
+SELECT a.p_id, a = b, a IS DISTINCT FROM b FROM p a LEFT JOIN p b ON a.p_id = b.p_id AND b.p_id < 3 ORDER BY 1
+SELECT p_id FROM p WHERE p = ROW(1, 2)
+SELECT p::TEXT FROM p ORDER BY p_id
+SELECT md5(p::TEXT) FROM p ORDER BY p_id
+SELECT CAST(t AS TEXT) FROM t ORDER BY id
+SELECT ROW(1, 'a b', NULL, '', TRUE, 'x"y\z')
+SELECT ROW(id, x, k, n, ts) FROM t ORDER BY id
+SELECT (id, x)::TEXT FROM t ORDER BY id
+SELECT (ROW(a, b) < ROW(2, 3)) FROM t ORDER BY id
+SELECT p_id FROM p WHERE EXISTS (SELECT q FROM q WHERE q_p_id = p_id)
+SELECT array_agg(p) FROM p
+SELECT max(p) FROM p
+SELECT coalesce(p, p) FROM p
+SELECT to_jsonb(x) FROM (SELECT p FROM p) AS x
+SELECT p_name AS p FROM p ORDER BY p
+SELECT p, p.p_id FROM (SELECT 1 AS p, 2 AS p_id) AS p
+SELECT json_agg(g) FROM generate_series(1, 2) g
+SELECT row_to_json(g) FROM generate_series(1, 2) g
+SELECT row_to_json(ROW(p_id, p_name)) FROM p ORDER BY 1::TEXT
+SELECT jsonb_agg(e ORDER BY e.k) FROM jsonb_each('{"a": 1}') AS e (k, v)
+SELECT p_id FROM p WHERE p = ROW(1, 'one'::TEXT, 10)
+SELECT p_id FROM p WHERE p = ROW(3, NULL::TEXT, 20)
+SELECT p_id FROM p WHERE p <> ROW(3, NULL::TEXT, 20) ORDER BY p_id
+SELECT p_id, p < ROW(3, 'x'::TEXT, 20), p >= ROW(3, 'x'::TEXT, 20), p > ROW(3, 'x'::TEXT, 20), p <= ROW(3, NULL::TEXT, 20) FROM p ORDER BY p_id
+SELECT row_to_json(s) FROM p LEFT JOIN (SELECT NULL AS a, q_id FROM q) AS s ON p_id = q_id ORDER BY p_id
+SELECT row_to_json(s) FROM p LEFT JOIN (SELECT 1 AS i, NULL AS a FROM q WHERE q_id = 1) AS s ON p_id = 1 ORDER BY p_id
+SELECT row_to_json(s) FROM p LEFT JOIN (SELECT p_name AS a FROM p WHERE p_id = 3) AS s ON p_id = 1 ORDER BY p_id
+""".strip().splitlines()
+
+
+SEARCHES = """
+WITH RECURSIVE r (id, up) AS (SELECT 1, 0 UNION ALL SELECT e.b, e.a FROM r, (VALUES (1, 2), (1, 3), (2, 4), (3, 5)) AS e (a, b) WHERE e.a = r.id) SEARCH DEPTH FIRST BY id SET o SELECT id, up FROM r ORDER BY o
+WITH RECURSIVE r (id, up) AS (SELECT 1, 0 UNION ALL SELECT e.b, e.a FROM r, (VALUES (1, 2), (1, 3), (2, 4), (3, 5)) AS e (a, b) WHERE e.a = r.id) SEARCH BREADTH FIRST BY id SET o SELECT id, up FROM r ORDER BY o
+WITH RECURSIVE r (id, up) AS (SELECT 1, 0 UNION ALL SELECT e.b, e.a FROM r, (VALUES (1, 2), (1, 3), (2, 4), (3, 5)) AS e (a, b) WHERE e.a = r.id) SEARCH BREADTH FIRST BY up, id SET o SELECT id, up FROM r ORDER BY o DESC
+WITH RECURSIVE r (id) AS (SELECT 1 UNION ALL SELECT e.b FROM r JOIN (VALUES (1, 2), (2, 3), (3, 1)) AS e (a, b) ON e.a = r.id) CYCLE id SET c USING path SELECT id, c, path::TEXT FROM r ORDER BY c, id
+WITH RECURSIVE r (id) AS (SELECT 1 UNION ALL SELECT e.b FROM r JOIN (VALUES (1, 2), (2, 3), (3, 1)) AS e (a, b) ON e.a = r.id) CYCLE id SET c TO 'Y' DEFAULT 'N' USING path SELECT id, c FROM r ORDER BY c, id
+WITH RECURSIVE r (id, x) AS (SELECT 1, 'a,b' UNION ALL SELECT e.b, x FROM r AS k JOIN (VALUES (1, 2), (2, 3), (3, 1)) AS e (a, b) ON e.a = k.id) CYCLE id, x SET c USING path SELECT id, x, c, path::TEXT FROM r ORDER BY c, id
+WITH RECURSIVE r (id) AS (SELECT 1 UNION ALL SELECT e.b FROM r JOIN (VALUES (1, 2), (2, 3), (3, 1)) AS e (a, b) ON e.a = r.id) SEARCH DEPTH FIRST BY id SET o CYCLE id SET c USING path SELECT id, c FROM r ORDER BY o
+WITH RECURSIVE r AS (SELECT p_id AS i FROM p WHERE p_id = 1 UNION SELECT i + 1 FROM r WHERE i < 3) SEARCH DEPTH FIRST BY i SET o SELECT i FROM r ORDER BY o
+WITH RECURSIVE r AS (SELECT p_id AS i FROM p WHERE p_id = 1 UNION SELECT i + 1 FROM r WHERE i < 3) CYCLE i SET c USING w SELECT * FROM r ORDER BY i
+WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM r WHERE i < 3) SEARCH DEPTH FIRST BY nope SET o SELECT i FROM r
+WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM r WHERE i < 3) SEARCH DEPTH FIRST BY i SET i SELECT i FROM r
+WITH RECURSIVE r AS (SELECT 1 AS i) SEARCH DEPTH FIRST BY i SET o SELECT i FROM r
+WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL SELECT i % 3 + 1 FROM r) CYCLE i SET c USING w SELECT count(*), count(*) FILTER (WHERE c) FROM r
+WITH RECURSIVE r (i, j) AS (VALUES (1, 2) UNION ALL SELECT j, i FROM r) CYCLE i, j SET c USING w SELECT i, j, c, w::TEXT FROM r
+WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM r WHERE i < 3) SEARCH DEPTH FIRST BY i SET o SELECT * FROM r ORDER BY o
+WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM r WHERE i < 3) SEARCH DEPTH FIRST BY SET o SELECT * FROM r ORDER BY o
+WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM r WHERE i < 3) CYCLE i SET c TO 1 DEFAULT USING w SELECT * FROM r
+SELECT search FROM (SELECT 1 AS search, 2 AS cycle) AS s
+""".strip().splitlines()
+
+
+HYPOTHETICAL = """
+SELECT rank(2) WITHIN GROUP (ORDER BY a) FROM t
+SELECT dense_rank(7) WITHIN GROUP (ORDER BY a) FROM t
+SELECT percent_rank(2) WITHIN GROUP (ORDER BY a) FROM t
+SELECT cume_dist(2) WITHIN GROUP (ORDER BY a) FROM t
+SELECT rank(2) WITHIN GROUP (ORDER BY a DESC), dense_rank(2) WITHIN GROUP (ORDER BY a DESC), percent_rank(2) WITHIN GROUP (ORDER BY a DESC), cume_dist(2) WITHIN GROUP (ORDER BY a DESC) FROM t
+SELECT rank(NULL) WITHIN GROUP (ORDER BY a), dense_rank(NULL) WITHIN GROUP (ORDER BY a), percent_rank(NULL) WITHIN GROUP (ORDER BY a), cume_dist(NULL) WITHIN GROUP (ORDER BY a) FROM t
+SELECT rank(NULL) WITHIN GROUP (ORDER BY a DESC), dense_rank(2) WITHIN GROUP (ORDER BY a NULLS FIRST), cume_dist(2) WITHIN GROUP (ORDER BY a NULLS FIRST), rank(2) WITHIN GROUP (ORDER BY a DESC NULLS LAST) FROM t
+SELECT k, rank(2) WITHIN GROUP (ORDER BY a), cume_dist(2) WITHIN GROUP (ORDER BY a) FROM t GROUP BY k ORDER BY k
+SELECT rank(2) WITHIN GROUP (ORDER BY a) FILTER (WHERE k), percent_rank(2) WITHIN GROUP (ORDER BY a) FILTER (WHERE k), cume_dist(2) WITHIN GROUP (ORDER BY a) FILTER (WHERE NOT k) FROM t
+SELECT rank(2, 3.0) WITHIN GROUP (ORDER BY a, n DESC), dense_rank(2, 3.0) WITHIN GROUP (ORDER BY a, n DESC), cume_dist(2, 2.5) WITHIN GROUP (ORDER BY a, n) FROM t
+SELECT rank('b') WITHIN GROUP (ORDER BY x), dense_rank('b') WITHIN GROUP (ORDER BY x DESC) FROM t
+SELECT rank(1) WITHIN GROUP (ORDER BY a), percent_rank(1) WITHIN GROUP (ORDER BY a), cume_dist(1) WITHIN GROUP (ORDER BY a) FROM t WHERE FALSE
+SELECT rank(a) WITHIN GROUP (ORDER BY a) FROM t
+SELECT k, rank(k::INTEGER) WITHIN GROUP (ORDER BY a) FROM t GROUP BY k ORDER BY k
+SELECT rank(1, 2) WITHIN GROUP (ORDER BY a) FROM t
+SELECT k FROM t GROUP BY k HAVING rank(2) WITHIN GROUP (ORDER BY a) > 1 ORDER BY k
+SELECT rank(2.5) WITHIN GROUP (ORDER BY a), rank(1 + 1) WITHIN GROUP (ORDER BY -a) + 1 FROM t
+SELECT rank('2024-02-01') WITHIN GROUP (ORDER BY day) FROM t
+SELECT rank(2) WITHIN GROUP (ORDER BY a) OVER () FROM t
+""".strip().splitlines()
+
+PATHS = """
+WITH RECURSIVE r (id, path) AS (SELECT 1, ARRAY[1] UNION ALL SELECT e.b, path || e.b FROM r, (VALUES (1, 2), (2, 3), (3, 1)) AS e (a, b) WHERE e.a = r.id AND e.b <> ALL (path)) SELECT id, path FROM r ORDER BY id
+WITH RECURSIVE r (id, path) AS (SELECT 1, ARRAY[1] UNION ALL SELECT e.b, e.b || path FROM r, (VALUES (1, 2), (2, 3), (3, 1)) AS e (a, b) WHERE e.a = r.id AND NOT e.b = ANY (path)) SELECT id, path, array_length(path, 1) FROM r ORDER BY id
+WITH RECURSIVE r (id, path) AS (SELECT p_id, ARRAY[p_name] FROM p WHERE p_id = 1 UNION ALL SELECT p.p_id, r.path || p.p_name FROM r JOIN p ON p.p_id = r.id + 1) SELECT id, path, array_to_string(path, '/', '-') FROM r ORDER BY id
+WITH RECURSIVE r AS (SELECT 1 AS id, '{}'::INTEGER[] AS path UNION ALL SELECT id + 1, path || ARRAY[id, id * 2] FROM r WHERE id < 3) SELECT path, path[2], cardinality(path) FROM r ORDER BY id
+WITH RECURSIVE r AS (SELECT 1 AS id, ARRAY[1] AS path UNION ALL SELECT id + 1, array_append(path, id + 1) FROM r WHERE id < 3) SELECT id, path = ARRAY[1, 2], path @> ARRAY[3] FROM r ORDER BY path DESC
+WITH RECURSIVE r AS (SELECT 1 AS id, ARRAY[1.5] AS path UNION ALL SELECT id + 1, path || 2.25 FROM r WHERE id < 3) SELECT id, path FROM r ORDER BY id
+WITH RECURSIVE r AS (SELECT 1 AS id, ARRAY['a'] AS path UNION ALL SELECT id + 1, path || 'b'::TEXT FROM r WHERE id < 3) SELECT id, path || 'z'::TEXT FROM r ORDER BY id
+WITH RECURSIVE r AS (SELECT 1 AS id, ARRAY[1] AS path UNION ALL SELECT id + 1, path || 5::BIGINT FROM r WHERE id < 3) SELECT id, path FROM r ORDER BY id
+WITH RECURSIVE r AS (SELECT 1 AS id, ARRAY[1] AS path UNION ALL SELECT id + 1, ARRAY[id] FROM r WHERE id < 3) SELECT id, path FROM r ORDER BY id
+WITH RECURSIVE r (v) AS (SELECT ARRAY['b'::VARCHAR(3)] UNION ALL SELECT v || 'c'::VARCHAR(3) FROM r WHERE cardinality(v) < 2) SELECT v FROM r ORDER BY v
+SELECT v || 'z'::TEXT FROM (SELECT ARRAY['a'] || 'b'::TEXT AS v) AS s
+""".strip().splitlines()
+
+
 def selects() -> Iterator[str]:
     yield from IN_FROM
+    yield from WHOLE_ROWS
+    yield from SEARCHES
+    yield from HYPOTHETICAL
+    yield from PATHS
