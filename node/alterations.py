@@ -15,6 +15,12 @@ from functools import partial
 
 from sqlglot.errors import SqlglotError
 
+from hornbeam_server.node.altered_identities import (
+    change_identity,
+    change_sequence,
+    set_identity,
+    undefaulted,
+)
 from hornbeam_server.node.altered_types import alter_domain, alter_type, listed
 from hornbeam_server.node.connected_columns import connected
 from hornbeam_server.node.dependents import (
@@ -45,6 +51,7 @@ from hornbeam_server.schema.ddl.alterations import (
     Action,
     AddElement,
     Alteration,
+    ChangeIdentity,
     DropElement,
     DropExpression,
     Removal,
@@ -304,10 +311,17 @@ class _Work:
             if asked.guarded:
                 self.notes.append(f"The sequence {asked.name} does not exist: nothing is changed.")
                 return
-            cure = listed(known)
-            if asked.name in sequence_names(self.schema):
-                cure = "It belongs to an identity column: ALTER TABLE … ALTER COLUMN changes that."
-            raise self.error(f"The sequence {asked.name} does not exist.", cure)
+            if asked.name not in sequence_names(self.schema):
+                raise self.error(f"The sequence {asked.name} does not exist.", listed(known))
+            for action in asked.actions:
+                if not isinstance(action, SetOptions):
+                    raise self.error(
+                        f"The sequence {asked.name} belongs to an identity column, and is called"
+                        " and stored as that is.",
+                        "Write ALTER TABLE … RENAME COLUMN or SET SCHEMA.",
+                    )
+                change_sequence(self, asked.name, action)
+            return
         for action in asked.actions:
             if isinstance(action, RenameTo):
                 new = beside(asked.name, action.new, self.schema.spaces)
@@ -348,7 +362,9 @@ class _Work:
             case SetNotNull():
                 self._set_not_null(table, action)
             case SetIdentity():
-                self._set_identity(table, action)
+                set_identity(self, table, action)
+            case ChangeIdentity():
+                change_identity(self, table, action)
             case DropExpression():
                 self._drop_expression(table, action)
             case Validate():
@@ -357,20 +373,26 @@ class _Work:
                 self._rename(table, action)
 
     def _set_not_null(self, table: str, action: SetNotNull) -> None:
+        identified = self.column(table, action.column).default_kind is DefaultKind.IDENTITY
+        if not action.not_null and identified:
+            raise self.error(
+                f"{table}.{action.column} is an identity column, whose rows have numbers.",
+                "Write DROP IDENTITY first.",
+            )
         if not action.not_null and action.column in self.schema.relation(table).primary_key:
             raise self.error(
                 f"{table}.{action.column} belongs to the primary key, whose columns have values.",
                 "Leave it NOT NULL.",
             )
         not_null = action.not_null
-        self._change(table, action.column, lambda c: with_own_not_null(c, not_null=not_null))
+        self.change(table, action.column, lambda c: with_own_not_null(c, not_null=not_null))
 
     def _rename(self, table: str, action: RenameElement | RenameTo | SetSchema) -> None:
         match action:
             case RenameElement(old, new, constraint=True):
                 self._rename_constraint(table, old, new)
             case RenameElement(old, new):
-                self._column(table, old)
+                self.column(table, old)
                 self.renames.append(Rename(table, old, new))
             case RenameTo(new):
                 self.rename([(table, beside(table, new, self.schema.spaces))])
@@ -492,7 +514,7 @@ class _Work:
         """Change the type of a column. If values keep their bytes, all columns that foreign keys
         connect with it get the type, too."""
         declared = self.declared(action.type.sql, action.type)
-        column = self._column(table, action.column)
+        column = self.column(table, action.column)
         plain = Column(declared.name, declared.type)
         if own_of(declared) != plain:
             raise self.error("Only a type is given here.", "Give other properties by themselves.")
@@ -518,7 +540,7 @@ class _Work:
         self.schema = self.loaded(render_ddl(schema))
 
     def _set_default(self, table: str, action: SetDefault) -> None:
-        column = self._column(table, action.column)
+        column = self.column(table, action.column)
         if column.default_kind in {DefaultKind.GENERATED, DefaultKind.IDENTITY}:
             raise self.error(
                 f"{table}.{column.name} is generated and has no default.",
@@ -529,48 +551,22 @@ class _Work:
             prefix = f"{column.type.ddl()} DEFAULT "
             default = self.declared(prefix, action.default).default
         given = action.default is not None
-        self._change(table, column.name, lambda c: with_own_default(c, default, has_default=given))
-
-    def _set_identity(self, table: str, action: SetIdentity) -> None:
-        column = self._column(table, action.column)
-        identified = column.default_kind is DefaultKind.IDENTITY
-        if action.identity is None:
-            if not identified and not action.guarded:
-                raise self.error(f"{table}.{column.name} is no identity column.", "")
-            if identified:
-                self._change(table, column.name, _undefaulted)
-            return
-        if column.nullable:
-            raise self.error(f"{table}.{column.name} allows NULL.", "Write SET NOT NULL first.")
-        if identified == action.adds:
-            wrong = "is an identity column already" if identified else "is no identity column"
-            raise self.error(f"{table}.{column.name} {wrong}.", "")
-        if action.adds and column.default is not None:
-            raise self.error(f"{table}.{column.name} has a default.", "Write DROP DEFAULT first.")
-        default = self.declared(f"{column.type.ddl()} ", action.identity).default
-        assert default is not None
-        if not action.adds:
-            assert column.default is not None
-            always = default.identity.always
-            default = replace(
-                column.default, identity=replace(column.default.identity, always=always)
-            )
-        self._change(table, column.name, lambda c: with_own_default(c, default, has_default=True))
+        self.change(table, column.name, lambda c: with_own_default(c, default, has_default=given))
 
     def _drop_expression(self, table: str, action: DropExpression) -> None:
-        column = self._column(table, action.column)
+        column = self.column(table, action.column)
         if column.default_kind is DefaultKind.GENERATED:
-            self._change(table, column.name, _undefaulted)
+            self.change(table, column.name, undefaulted)
         elif not action.guarded:
             raise self.error(f"{table}.{column.name} is no generated column.", "")
 
     # ------------------------------------------------------------ help
 
-    def _change(self, table: str, name: str, change: Callable[[Column], Column]) -> None:
-        self._column(table, name)
+    def change(self, table: str, name: str, change: Callable[[Column], Column]) -> None:
+        self.column(table, name)
         self.schema = self.loaded(render_ddl(_with_column(self.schema, table, name, change)))
 
-    def _column(self, table: str, name: str) -> Column:
+    def column(self, table: str, name: str) -> Column:
         relation = self.schema.relation(table)
         if name not in relation.visible_names:
             raise self._unknown_column(relation, name)
@@ -626,6 +622,11 @@ class _Work:
         cure = listed(_constraints(self.schema, table))
         return self.error(f"The constraint {name} of {table} does not exist.", cure, name)
 
+    def refused(self, text: Text, offset: int, what: str, cure: str) -> SchemaError:
+        """The error for a part of the statement, at `offset` of `text`."""
+        place = Place.at(self._sql, text.offset + offset, "")
+        return place.error(f"{what} is not supported here.", cure=cure)
+
     def error(self, message: str, cure: str, name: str = "") -> SchemaError:
         return Place().error(message, cure=cure, **({"name": name} if name else {}))
 
@@ -675,10 +676,6 @@ def _with_type(column: Column, like: Column) -> Column:
     retyped = of_other_type(column, like)
     default = retyped_default(retyped.default, column.name, like.type, Place())
     return replace(retyped, default=default)
-
-
-def _undefaulted(column: Column) -> Column:
-    return with_own_default(column, None, has_default=False)
 
 
 def _keeps_value(action: SetType) -> bool:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,23 +24,17 @@ from hornbeam_server.node.exports import Exports
 from hornbeam_server.node.housekeeping import Housekeeping
 from hornbeam_server.node.live.batches import Batches
 from hornbeam_server.node.live.maintainer import Maintainer
-from hornbeam_server.node.new_columns import with_values_in_older_rows
-from hornbeam_server.node.new_defaults import require_functions
 from hornbeam_server.node.ownership import Ownership
 from hornbeam_server.node.reads import Reads
-from hornbeam_server.node.schema_plans import PlannedSchema, PlanRequest, in_thread, plan_schema
+from hornbeam_server.node.schema_changes import MadePlan, SchemaChange
+from hornbeam_server.node.schema_plans import PlannedSchema, PlanRequest, plan_schema
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.node.verification import Verification
-from hornbeam_server.query.binding.renaming import renamed
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.diff import SchemaDiff
 from hornbeam_server.schema.errors import (
     HornbeamError,
-    InvalidRequest,
-    StalePlan,
     Unavailable,
 )
-from hornbeam_server.schema.renames import renamed_counts
 from hornbeam_server.schema.switching import switch_quickly
 from hornbeam_server.storage.codec.implementation import implementation
 from hornbeam_server.storage.ports import Clock, Ids
@@ -60,23 +54,6 @@ from hornbeam_server.txlayer.transactions import outcomes
 from hornbeam_server.viewselect.watch import Watch
 
 
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """The plan that was made last, and what it was made from."""
-
-    request: PlanRequest
-    catalog: Catalog
-    counts: tuple[tuple[str, int], ...]
-    plan: PlannedSchema
-
-    def answers(
-        self, request: PlanRequest, catalog: Catalog, counts: tuple[tuple[str, int], ...]
-    ) -> bool:
-        """Would the same plan be made again?"""
-        same = self.catalog is catalog and self.counts == counts
-        return same and self.request == request
-
-
 class Database:
     """One Hornbeam database, as one node serves it. `open` opens an embedded database, `start` a
     database that a single process serves over any ports, `join` a database of several nodes."""
@@ -93,7 +70,7 @@ class Database:
         self.manager = parts.manager
         self.keeper = parts.keeper
         self.engine = parts.engine
-        self._planned: _Planned | None = None
+        self._planned: MadePlan | None = None
         self.initial_loads = InitialLoads(self.keeper, self.manager, self.committer)
         self._copies = RelationCopies(self.keeper, self.clock, ports.ids)
         self.member = member
@@ -312,7 +289,7 @@ class Database:
         """
         catalog, counts = self.catalog, tuple(self.keeper.counts().items())
         plan = plan_schema(request, replace(catalog, row_counts=counts), watch)
-        self._planned = _Planned(request, catalog, counts, plan)
+        self._planned = MadePlan(request, catalog, counts, plan)
         return plan
 
     async def apply_schema(
@@ -324,7 +301,8 @@ class Database:
         build_externally: bool = False,
     ) -> Catalog:
         """Put a plan into force. Builds go on in the background (`keeper.wait_built`), or are left
-        to an external builder (`build_externally`). Copies of relations are filled first.
+        to an external builder (`build_externally`). Copies of relations are filled first. A primary
+        key of columns that the plan adds comes after these columns, in a stage of its own.
 
         It is planned again unless it is the plan that was made last, from the catalog and the
         counts of rows in force. Raises StalePlan when that gives another plan than `plan_id`, and
@@ -333,29 +311,19 @@ class Database:
         now = dt.datetime.fromtimestamp(self.clock.wall_ms() / 1000, dt.UTC)
         known, self._planned = self._planned, None
 
-        async def planned(current: Catalog) -> Catalog:
-            """The planned catalog. It is planned again when its copies are filled, and may choose
-            other views then: the counts of rows have changed meanwhile."""
-            counts = tuple(self.keeper.counts().items())
-            if known is not None and known.answers(request, current, counts):
-                plan = known.plan
-            else:
-                counted = replace(current, row_counts=counts)
-                plan = await in_thread(partial(plan_schema, request, counted))
-            if plan.plan_id != plan_id and not current.copies:
-                raise StalePlan(
-                    "The plan differs from the one you looked at: the catalog, an input, or what"
-                    " row counts make best has changed.",
-                    cure="Plan again, look at it, and apply that plan.",
-                )
-            _require_allowed(plan.changes, allow_drop)
-            # The request's row counts are for the choice only; the catalog has the stored counts.
-            catalog = replace(plan.catalog, row_counts=renamed_counts(counts, request.renames))
-            base = renamed(current, request.renames).schema
-            await require_functions(catalog.schema, base, now, self.engine)
-            return await with_values_in_older_rows(catalog, base, now, self.engine)
-
-        await self._copies.change(planned, external=build_externally, renames=request.renames)
+        change = SchemaChange(
+            request,
+            plan_id,
+            known=known,
+            allow_drop=allow_drop,
+            keeper=self.keeper,
+            engine=self.engine,
+            now=now,
+        )
+        put = partial(self._copies.change, change.planned, external=build_externally)
+        await put(renames=request.renames)
+        if change.goes_on():
+            await put()
         return self.catalog
 
     async def sizes(self, names: Sequence[str] | None = None) -> dict[str, int]:
@@ -403,20 +371,3 @@ class Database:
             "loading": [] if self.catalog.load is None else list(self.catalog.load.relations),
             "nodes": None if member is None else member.status(await member.words()),
         }
-
-
-def _require_allowed(changes: SchemaDiff, allow_drop: bool) -> None:
-    """Raises InvalidRequest if values would be dropped without `allow_drop`."""
-    relations = [relation.name for relation in changes.dropped_relations]
-    columns = [f"{relation}.{column.name}" for relation, column in changes.dropped_columns]
-    if (relations or columns) and not allow_drop:
-        kinds = " and ".join(
-            f"{kind} {', '.join(names)}"
-            for kind, names in (("relations", relations), ("columns", columns))
-            if names
-        )
-        raise InvalidRequest(
-            f"These would be dropped with all their rows or values: {kinds}.",
-            cure="Keep them in the DDL; or say which columns have other names there: renames,"
-            " --rename; or say that they may go: allow_drop, --allow-drop.",
-        )

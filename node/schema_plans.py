@@ -36,7 +36,7 @@ from hornbeam_server.schema.altered import placed
 from hornbeam_server.schema.catalog import Catalog, Forest, Index, State, WorkloadStatement
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.copies import Using
-from hornbeam_server.schema.ddl import STATEMENT, read_file
+from hornbeam_server.schema.ddl import STATEMENT, read_file, render_ddl
 from hornbeam_server.schema.ddl.load import schema_of
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.diff import DiffRow, SchemaDiff, diff, refreshed
@@ -52,6 +52,7 @@ from hornbeam_server.schema.errors import (
 from hornbeam_server.schema.model import DeclaredIndex, DeclaredView, Refresh, Schema
 from hornbeam_server.schema.problems import Problems
 from hornbeam_server.schema.renames import Rename
+from hornbeam_server.schema.stages import first_stage
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.views import (
     DeferredView,
@@ -97,7 +98,8 @@ class PlanRequest:
 class PlannedSchema:
     """A plan, the changes that it makes, and the catalog that it would put into force. `rebuilt`
     names declared views in force that lose their rows, because their declaration, or the relations
-    or views that they read, have changed."""
+    or views that they read, have changed. `first` is the request for what must be in force before
+    (`schema/stages.py`)."""
 
     plan_id: str
     base_version: int
@@ -105,6 +107,7 @@ class PlannedSchema:
     changes: SchemaDiff
     rebuilt: tuple[str, ...]
     catalog: Catalog
+    first: PlanRequest | None = None
 
     def rewritten(self) -> Iterator[DiffRow]:
         """The relations whose rows are written again, with their numbers of rows."""
@@ -156,6 +159,9 @@ def plan_schema(
     in_force, current = current, renamed(current, request.renames)
     reading = read_file(request.ddl, request.ddl_file, request.source)
     declared = in_positions(schema_of(checked(reading)), current.schema)
+    stage = None if request.renames else first_stage(current.schema, declared)
+    if stage is not None:
+        return _in_stages(request, stage, current, watch)
     current = _with_new_labels(current, declared)
     changes = _changes(current, declared, request)
     if changes.refused:
@@ -207,6 +213,40 @@ def plan_schema(
     plan_id = _plan_id(request, in_force, catalog)
     rebuilt = _rebuilt(catalog, current)
     return PlannedSchema(plan_id, current.version, selection, changes, rebuilt, catalog)
+
+
+def _in_stages(
+    request: PlanRequest, stage: Schema, current: Catalog, watch: Watch
+) -> PlannedSchema:
+    """The plan over the catalog in which the schema `stage` is in force, with the changes that lead
+    there. Raises the errors of `plan_schema`."""
+    first = replace(
+        request,
+        ddl=render_ddl(stage),
+        ddl_file=STATEMENT,
+        source=None,
+        workload=None,
+        query_log="",
+        roots=None if request.roots is None else tuple(r for r in request.roots if r in stage),
+        usings=(),
+    )
+    begun = plan_schema(first, current, watch)
+    between = all_readable(replace(begun.catalog, copies=()))
+    planned = plan_schema(request, between, watch)
+    changes = replace(
+        planned.changes,
+        appended_columns=(*begun.changes.appended_columns, *planned.changes.appended_columns),
+        added_sequences=(*begun.changes.added_sequences, *planned.changes.added_sequences),
+        copies=(*begun.changes.copies, *planned.changes.copies),
+    )
+    return replace(
+        planned,
+        plan_id=hashlib.sha256(f"{begun.plan_id} {planned.plan_id}".encode()).hexdigest()[:16],
+        base_version=begun.base_version,
+        changes=changes,
+        rebuilt=tuple(dict.fromkeys((*begun.rebuilt, *planned.rebuilt))),
+        first=first,
+    )
 
 
 def _changes(current: Catalog, declared: Schema, request: PlanRequest) -> SchemaDiff:

@@ -73,13 +73,19 @@ class SetNotNull:
 
 @dataclass(frozen=True, slots=True)
 class SetIdentity:
-    """ADD GENERATED … AS IDENTITY (`adds`), SET GENERATED … with `identity`, or DROP IDENTITY
-    without it."""
+    """ADD GENERATED … AS IDENTITY, or DROP IDENTITY without `identity`."""
 
     column: str
     identity: Text | None
-    adds: bool
     guarded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeIdentity:
+    """SET GENERATED …, and SET of options of an identity column, as text."""
+
+    column: str
+    options: Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +155,7 @@ Action = (
     | SetDefault
     | SetNotNull
     | SetIdentity
+    | ChangeIdentity
     | DropExpression
     | RenameElement
     | RenameTo
@@ -222,6 +229,8 @@ _OF_OTHERS = {
     "SET": "Leave it out: relations have no storage options. SET SCHEMA stands alone.",
 }
 """The cures for actions of MySQL, and of PostgreSQL about what Hornbeam does not have."""
+_OF_IDENTITIES = {"GENERATED", "START", "INCREMENT", "MINVALUE", "MAXVALUE", "NO", "CACHE", "CYCLE"}
+"""What SET changes of an identity column."""
 _CONSTRAINTS = {"CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "EXCLUDE"}
 
 
@@ -444,14 +453,12 @@ class _Reader:
             return DropExpression(column, self._took("IF", "EXISTS"))
         if self._took("DROP", "IDENTITY"):
             guarded = self._took("IF", "EXISTS")
-            return SetIdentity(column, None, adds=False, guarded=guarded)
+            return SetIdentity(column, None, guarded)
         if self._took("ADD"):
-            return SetIdentity(column, self._rest(), adds=True, guarded=False)
-        if self._took("SET", "GENERATED"):
-            start = self._tokens[self._at - 1].start
-            behind = self._rest()
-            text = Text(f"GENERATED {behind.sql} AS IDENTITY", start)
-            return SetIdentity(column, text, adds=False, guarded=False)
+            return SetIdentity(column, self._rest(), guarded=False)
+        words = [token.text.upper() for token in self._tokens[self._at : self._at + 2]]
+        if words[:1] == ["SET"] and words[-1] in _OF_IDENTITIES:
+            return ChangeIdentity(column, self._rest())
         raise self._refused(_FORMS)
 
     def _cascades(self) -> bool:

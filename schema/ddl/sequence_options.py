@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema.model import DeclaredSequence, Identity
@@ -19,10 +20,13 @@ from hornbeam_server.schema.types import SMALLINT, ColumnType, Kind
 
 Refuse = Callable[[str, int, str], NoReturn]
 """Raises an error; the arguments are the refused text, its offset, and the cure."""
+_DIALECT = Dialect.get_or_raise("postgres")
 _WHOLE = "Write a whole number."
 _KNOWN = (
     "Write AS type, START WITH, INCREMENT BY, MINVALUE, MAXVALUE, CYCLE, OWNED BY, or leave it out."
 )
+_NOT_OF_IDENTITIES = {"AS", "OWNED", "RESTART", "SEQUENCE"}
+"""Options of a sequence that its identity column does not take together with others."""
 BIGINT = ColumnType(Kind.BIGINT)
 _INTEGER = ColumnType(Kind.INTEGER)
 _TYPES = {
@@ -87,6 +91,29 @@ def read_options(
     """Read the options from tokens, as changes of the options `before`. `identity`: they are those
     of an identity column. Raises the error of `refuse`."""
     return _Reader(tokens, refuse, identity).read(before)
+
+
+def changed_identity(sql: str, before: Identity, refuse: Refuse) -> Identity:
+    """An identity after options of ALTER COLUMN (`SET GENERATED ALWAYS SET INCREMENT BY 2`) or of
+    ALTER SEQUENCE, which has no SET. Raises the error of `refuse`."""
+    tokens, always, at = _DIALECT.tokenize(sql), before.always, 0
+    options: list[Token] = []
+    while at < len(tokens):
+        words = [token.text.upper() for token in tokens[at : at + 4]]
+        if words[0] in _NOT_OF_IDENTITIES:
+            refuse(words[0], tokens[at].start, "Change the column, or RESTART it by itself.")
+        if words[:2] != ["SET", "GENERATED"]:
+            options += tokens[at : at + (words[0] != "SET")]
+            at += 1
+        elif words[2:3] == ["ALWAYS"] or words[2:] == ["BY", "DEFAULT"]:
+            always = words[2] == "ALWAYS"
+            at += 3 if always else 4
+        else:
+            refuse("GENERATED", tokens[at + 1].start, "Write SET GENERATED ALWAYS or BY DEFAULT.")
+    up = before.increment > 0
+    least, most = (None, before.last) if up else (before.last, None)
+    known = Options(start=before.start, increment=before.increment, least=least, most=most)
+    return read_options(options, refuse, known, identity=True).identity(always=always)
 
 
 class _Reader:

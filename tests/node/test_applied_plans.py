@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hornbeam_server.node import database as module
+from hornbeam_server.node import database, schema_changes
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.schema.errors import StalePlan
 from tests.txlayer.database_world import opened
@@ -17,13 +17,14 @@ SECOND = PlanRequest(f"{FIRST.ddl} CREATE TABLE b (id INTEGER PRIMARY KEY);")
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The DDL of each plan that is made."""
     made: list[str] = []
-    plan_schema = module.plan_schema
+    plan_schema = database.plan_schema
 
     def counted(request, *arguments):
         made.append(request.ddl)
         return plan_schema(request, *arguments)
 
-    monkeypatch.setattr(module, "plan_schema", counted)
+    for module in (database, schema_changes):
+        monkeypatch.setattr(module, "plan_schema", counted)
     return made
 
 

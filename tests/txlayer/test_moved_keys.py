@@ -18,6 +18,7 @@ from hornbeam_server.schema.errors import (
     HornbeamError,
     NotNullViolation,
     SchemaError,
+    StalePlan,
     UniqueViolation,
 )
 from hornbeam_server.txlayer.ddl.relation_copies import RelationCopies
@@ -175,4 +176,57 @@ async def test_transactions_go_on_while_rows_move(tmp_path, monkeypatch):
         await alter(database, "ALTER TABLE person ADD PRIMARY KEY (p_id)")
         assert await database.fetch("SELECT * FROM person ORDER BY p_id") == found[-1]
         assert key_of(database) == ("p_id",)
+        await require_right(database)
+
+
+async def test_columns_of_a_new_key_come_before_the_key(tmp_path):
+    """Every stored row gets a number, and is then stored under it. The plan shows both steps."""
+    async with opened(tmp_path) as database:
+        before = await database.fetch("SELECT * FROM person ORDER BY p_name")
+        text = render_ddl(database.catalog.schema)
+        child = "CREATE TABLE task (t_id INT PRIMARY KEY, t_p INT REFERENCES person (p_no));"
+        added = "p_team INTEGER,\n  p_at DATE DEFAULT '2026-01-01',\n  p_no SERIAL PRIMARY KEY"
+        plan = await apply(database, text.replace("p_team INTEGER", added, 1) + child)
+        assert [row.name for row in plan.rewritten()] == ["person", "person"]
+        shown = {(row.action, row.kind, row.name) for row in plan.changes.rows()}
+        assert ("add", "column", "person.p_no") in shown
+        assert ("change", "primary key", "person") in shown
+        assert key_of(database) == ("p_no",)
+        names = "p_id, p_name, p_team"
+        assert await database.fetch(f"SELECT {names} FROM person ORDER BY p_name") == before
+        numbers = await database.fetch("SELECT p_no FROM person ORDER BY p_no")
+        assert numbers == [(1,), (2,), (3,), (4,)]
+        await run(
+            database, "INSERT INTO task VALUES (1, 4)", "INSERT INTO person VALUES (9, 'z', 1)"
+        )
+        assert await database.fetch("SELECT p_no FROM person WHERE p_id = 9") == [(5,)]
+        await require_right(database)
+        added = "ADD p_u UUID DEFAULT gen_random_uuid() PRIMARY KEY"
+        await alter(database, f"ALTER TABLE person DROP CONSTRAINT person_pkey CASCADE, {added}")
+        assert key_of(database) == ("p_u",)
+        assert await database.fetch("SELECT count(DISTINCT p_u) FROM person") == [(5,)]
+        await require_right(database)
+
+
+async def test_a_change_between_the_columns_and_their_key_is_kept(tmp_path, monkeypatch):
+    async with opened(tmp_path) as database:
+        change, changes = RelationCopies.change, []
+
+        async def between(self, make, **options):
+            changes.append(make)
+            if len(changes) == 2:
+                other = "CREATE TABLE other (k INT PRIMARY KEY);"
+                await apply(database, render_ddl(database.catalog.schema) + other)
+            await change(self, make, **options)
+
+        ddl = render_ddl(database.catalog.schema).replace(
+            "p_team INTEGER", "p_team INTEGER, p_no SERIAL PRIMARY KEY", 1
+        )
+        monkeypatch.setattr(RelationCopies, "change", between)
+        with pytest.raises(StalePlan, match="in force"):
+            await apply(database, ddl)
+        assert "p_no" in database.catalog.schema.relation("person").visible_names
+        assert "other" in database.catalog.schema
+        assert key_of(database) == ()
+        await database.keeper.wait_built()
         await require_right(database)

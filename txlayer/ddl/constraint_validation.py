@@ -115,11 +115,11 @@ async def _check_keys(current: Catalog, new: Catalog, count: Count) -> None:
         relation, key = current.schema.relation(copy.relation), copy.target.primary_key
         if not copy.moves_key(relation):
             continue
-        for before in map(relation.column, key):
-            await _check_column(relation.name, before, replace(before, nullable=False), count)
         parts = tuple(map(KeyPart, key))
         index = DeclaredIndex(copy.key_index, relation.name, parts, unique=True)
         await _check_unique(index, count, "the primary key")
+        for before in map(relation.column, key):
+            await _check_column(relation.name, before, replace(before, nullable=False), count)
 
 
 async def _check_empty(relation: str, count: Count) -> None:
