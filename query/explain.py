@@ -198,7 +198,8 @@ def _steps(plan: Plan, facts: _Facts) -> Iterator[Step]:
             yield from _steps(answer.plan, facts)
         yield _step(plan.first, "", _order(plan), facts)
         for lookup in plan.lookups:
-            yield _step(lookup.access, "looked up in batches", "", facts)
+            nulls = "" if lookup.outer is None else ", NULLs for a row without a partner"
+            yield _step(lookup.access, f"looked up in batches{nulls}", "", facts)
         return
     for item in plan.lifted:
         yield from _steps(item.plan, facts)

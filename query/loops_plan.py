@@ -7,7 +7,7 @@ DuckDB answers it instead.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -24,7 +24,7 @@ from hornbeam_server.query.binding.binder import BoundQuery
 from hornbeam_server.query.binding.blocks import joinable, split
 from hornbeam_server.query.dialect.sums import is_exact, spell_out
 from hornbeam_server.query.execution.lookups import Key, getter, has_columns
-from hornbeam_server.query.execution.loops import Answer, Lookup, NativePlan
+from hornbeam_server.query.execution.loops import Answer, Lookup, NativePlan, Outer
 from hornbeam_server.query.execution.values import (
     Groups,
     GroupScope,
@@ -39,8 +39,10 @@ from hornbeam_server.query.execution.values import (
 )
 from hornbeam_server.query.optimizer.access_paths import (
     Access,
+    Hint,
     JoinColumn,
     Parameters,
+    Paths,
     Term,
     choose,
     exact,
@@ -49,6 +51,7 @@ from hornbeam_server.query.optimizer.access_paths import (
 from hornbeam_server.query.optimizer.implied_filters import BlockPlaces, find_hints
 from hornbeam_server.query.optimizer.join_order import nested_loops, order_joins
 from hornbeam_server.query.optimizer.key_ranges import values_of
+from hornbeam_server.query.optimizer.outer_joins import is_left
 from hornbeam_server.query.optimizer.uncorrelated_subqueries import Lift, candidates
 from hornbeam_server.query.parsing.placeholders import Parameter
 from hornbeam_server.schema.catalog import Catalog
@@ -132,7 +135,8 @@ def _plan(
     select = bound.ast
     assert isinstance(select, exp.Select)
     where = select.args.get("where")
-    conditions = [join.args.get("on") for join in select.args.get("joins") or ()]
+    inner = itertools.filterfalse(is_left, select.args.get("joins") or ())
+    conditions = [join.args.get("on") for join in inner]
     conditions.append(where.this if where is not None else None)
     conjuncts = [node for condition in conditions for node in split(condition)]
     projections = _projections(select)
@@ -191,7 +195,7 @@ def _check_shape(select: exp.Select) -> None:
         raise NotNative("a SELECT without FROM")
     for join in select.args.get("joins") or ():
         kind = " ".join(str(join.args.get(key) or "") for key in ("method", "side", "kind")).strip()
-        if kind not in ("", "INNER", "CROSS") or join.args.get("using"):
+        if not is_left(join) and (kind not in ("", "INNER", "CROSS") or join.args.get("using")):
             raise NotNative(f"{kind or 'USING'} join")
     for table in _tables(select):
         if not isinstance(table, exp.Table) or "source" not in table.meta:
@@ -263,9 +267,14 @@ class _Planner:
         rows = RowScope(self.bound.parameter_types)
         lookups = []
         for step in steps:
-            if rows.width:
-                lookups.append(_lookup(step, rows))
+            if not rows.width:
+                rows.add(step)
+                continue
+            lookup = _lookup(step, rows)
             rows.add(step)
+            if step.alias in self._left:
+                lookup = replace(lookup, outer=_outer(step, self._left[step.alias], rows))
+            lookups.append(lookup)
         scope: RowScope | GroupScope = rows
         if groups is None:
             grouped, ordered, outputs = None, self._ordered, self.projections
@@ -331,16 +340,17 @@ class _Planner:
         ordered = self._ordered if groups is None else []
         order = list(itertools.takewhile(bool, map(_term, ordered)))
         limited = groups is None and bool(self.select.args.get("limit"))
+        places = BlockPlaces(self.select)
+        hints = tuple(find_hints(places, self.number, self.block, self.catalog))
         steps = order_joins(
             self.catalog,
-            self.block,
+            self.block.without(self._left.keys()),
             order=[term for term in order if term],
             limited=limited and len(order) == len(ordered),
             looked_up=True,
-            hints=tuple(
-                find_hints(BlockPlaces(self.select), self.number, self.block, self.catalog)
-            ),
+            hints=hints,
         )
+        steps += tuple(self._left_steps(steps, hints))
         if not nested_loops(steps):
             raise NotNative("a join without a key or index to look up")
         streams = steps[0].ordered == len(ordered) and groups is None
@@ -352,6 +362,25 @@ class _Planner:
         if len(steps) > 1 and cost > self._most(steps, values):
             raise NotNative("a join over many rows")
         return steps, False
+
+    @cached_property
+    def _left(self) -> Mapping[str, exp.Expr]:
+        """The conditions of the LEFT JOINs by the aliases of their right sides, in their order."""
+        joins = filter(is_left, self.select.args.get("joins") or ())
+        return {join.this.meta["source"][1]: join.args["on"] for join in joins}
+
+    def _left_steps(self, inner: Iterable[Access], hints: Sequence[Hint]) -> Iterator[Access]:
+        """The paths to the right sides of LEFT JOINs, from the sources before them.
+
+        The inner joins of the block run first. That gives the same rows: a LEFT JOIN keeps each row
+        of its left side, and its condition names only sources before it. A path reads all rows that
+        may be partners: each of its conditions is necessary for the result.
+        """
+        fetched = {step.alias: step.rows for step in inner}
+        for alias in self._left:
+            step = Paths(self.catalog, self.block, alias, hints).cheapest(fetched, joined=True)
+            fetched[alias] = step.rows
+            yield step
 
     def _most(self, steps: Sequence[Access], values: float) -> float:
         """The maximum cost of a native join: DuckDB's cost with `values` converted to Python
@@ -440,6 +469,13 @@ def _lookup(step: Access, scope: RowScope) -> Lookup:
         return list(itertools.product(*choices))
 
     return Lookup(step, keys)
+
+
+def _outer(step: Access, condition: exp.Expr, rows: RowScope) -> Outer:
+    """The outer part of a look-up; `rows` has the columns of its source already."""
+    holds = conjunction(list(split(condition)), rows)
+    assert holds is not None
+    return Outer(holds, (None,) * len(step.output.columns))
 
 
 def _term(node: exp.Ordered) -> tuple[str, Term] | None:

@@ -9,7 +9,8 @@ paths read blocks of the current query.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from collections.abc import Set
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hornbeam_server.query.parsing.placeholders import Parameter
@@ -120,6 +121,19 @@ class Block:
     def key_filters_of(self, alias: str) -> list[Filter]:
         """The filters of the source `alias`, also those on expressions of indexes."""
         return [each for each in (*self.filters, *self.computed) if each.alias == alias]
+
+    def without(self, aliases: Set[str]) -> Block:
+        """The block without some of its sources."""
+        if not aliases:
+            return self
+        return replace(
+            self,
+            sources=tuple(each for each in self.sources if each.alias not in aliases),
+            equi_joins=tuple(j for j in self.equi_joins if aliases.isdisjoint((j.left, j.right))),
+            fk_joins=tuple(j for j in self.fk_joins if aliases.isdisjoint((j.child, j.parent))),
+            filters=tuple(each for each in self.filters if each.alias not in aliases),
+            computed=tuple(each for each in self.computed if each.alias not in aliases),
+        )
 
     def relation(self, alias: str) -> str:
         """The relation of the source `alias`. Raises KeyError."""

@@ -88,11 +88,30 @@ class Grouping:
 
 
 @dataclass(frozen=True, slots=True)
+class Outer:
+    """What makes a join a LEFT JOIN: its whole `condition` on a joined row, and the NULLs of a row
+    without a partner."""
+
+    condition: Callable[[Row, Any], Value]
+    nulls: Row
+
+
+@dataclass(frozen=True, slots=True)
 class Lookup:
-    """A joined source. `keys` gives the distinct keys to look up for a row joined so far."""
+    """A joined source. `keys` gives the distinct keys to look up for a row joined so far. `outer`
+    is None for an inner join, whose condition is part of the plan's predicate."""
 
     access: Access
     keys: Callable[[Row, Parameters], Collection[Key]]
+    outer: Outer | None = None
+
+    def joined(self, row: Row, matches: Iterable[Row], parameters: Parameters) -> list[Row]:
+        """The row joined with those of `matches` that are its partners."""
+        found = [row + match for match in matches]
+        if self.outer is None:
+            return found
+        condition = self.outer.condition
+        return [each for each in found if condition(each, parameters)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,13 +362,19 @@ async def _extend(
         begin = done
         while done < len(rows) and all(key in found for key in wanted[done]):
             done += 1
-        for batch in _pairs(rows[begin:done], wanted[begin:done], found):
+        for batch in _pairs(step, rows[begin:done], wanted[begin:done], found, parameters):
             yield batch
         del found  # free the matches before the next lookup
         if begin == done:
+            alone = step.outer
             async with aclosing(lookup(step.access, reader, list(wanted[done]))) as parts:
                 async for part in parts:
-                    yield [rows[done] + match for _, matches, _ in part for match in matches]
+                    matches = (match for _, some, _ in part for match in some)
+                    if joined := step.joined(rows[done], matches, parameters):
+                        yield joined
+                        alone = None
+            if alone is not None:
+                yield [rows[done] + alone.nulls]
             done += 1
 
 
@@ -373,15 +398,24 @@ async def _some_matches(
 
 
 def _pairs(
-    rows: Sequence[Row], wanted: Sequence[Collection[Key]], found: Mapping[Key, list[Row]]
+    step: Lookup,
+    rows: Sequence[Row],
+    wanted: Sequence[Collection[Key]],
+    found: Mapping[Key, list[Row]],
+    parameters: Parameters,
 ) -> Iterator[list[Row]]:
     batch: list[Row] = []
     for row, keys in zip(rows, wanted, strict=True):
+        alone = step.outer
         for key in keys:
-            batch += [row + match for match in found[key]]
+            if joined := step.joined(row, found[key], parameters):
+                batch += joined
+                alone = None
             if len(batch) >= JOINED_ROWS:
                 yield batch
                 batch = []
+        if alone is not None:
+            batch.append(row + alone.nulls)
     if batch:
         yield batch
 

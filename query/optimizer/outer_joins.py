@@ -55,9 +55,9 @@ def _inner_in_effect(
     joins: list[exp.Join] = select.args.get("joins") or []
     where = select.args.get("where")
     conditions = [where.this if where is not None else None]
-    conditions += [join.args.get("on") for join in joins if not _is_left(join)]
+    conditions += [join.args.get("on") for join in joins if not is_left(join)]
     known = [node for condition in conditions for node in split(condition)]
-    for join in filter(_is_left, joins):
+    for join in filter(is_left, joins):
         right = _aliases(number, join.this)
         if any(_rejects(node, number, right) for node in known):
             return join
@@ -73,7 +73,7 @@ def outer_aliases(number: int, select: exp.Select) -> set[str] | None:
     for join in select.find_all(exp.Join):
         if join.parent_select is not select or _is_inner(join):
             continue
-        if not _is_left(join) or join.parent is not select:
+        if not is_left(join) or join.parent is not select:
             return None
         found |= _aliases(number, join.this)
     return found
@@ -87,7 +87,7 @@ def _is_inner(join: exp.Join) -> bool:
     )
 
 
-def _is_left(join: exp.Join) -> bool:
+def is_left(join: exp.Join) -> bool:
     """Is this a LEFT JOIN with a condition?"""
     plain = not (join.args.get("using") or join.args.get("method"))
     kind = join.args.get("kind") or ""

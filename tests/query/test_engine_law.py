@@ -67,6 +67,20 @@ NATIVE = [
     " AND l.l_o_id = :k ORDER BY 1, 2, 3",
     "SELECT l.l_no, o.l_no FROM line l, line o WHERE (o.l_o_id = l.l_qty OR o.l_o_id = l.l_i_id)"
     " AND o.l_no IN (:j, 1) AND l.l_o_id = :k",
+    "SELECT a_id, i_id FROM author LEFT JOIN item ON i_a_id = a_id WHERE a_id <= :k",
+    "SELECT a_id FROM author LEFT JOIN item ON i_a_id = a_id WHERE i_id IS NULL",
+    "SELECT a_id, i_id FROM author LEFT JOIN item ON i_a_id = a_id AND i_subject = :s",
+    "SELECT l.l_no, i_title, a_name FROM line l LEFT JOIN item ON l.l_i_id = i_id AND i_price > 2"
+    " LEFT JOIN author ON a_id = i_a_id WHERE l_o_id = :k",
+    "SELECT a_id FROM author LEFT JOIN item ON i_a_id = a_id AND i_subject IS NULL"
+    " WHERE i_id IS NULL",
+    "SELECT l_no, a_name FROM line JOIN item ON l_i_id = i_id LEFT JOIN author ON a_id = i_a_id"
+    " AND a_id > l_qty WHERE l_o_id = :k ORDER BY a_name NULLS FIRST, l_no",
+    "SELECT x.i_id, l_no FROM item x LEFT JOIN author ON a_id = x.i_a_id JOIN line ON"
+    " l_i_id = x.i_id AND (l_qty = a_id OR a_id IS NULL) WHERE l_o_id = :k",
+    "SELECT l.l_no, o.l_no FROM line l LEFT JOIN line o ON o.l_o_id = l.l_qty AND o.l_no = :j"
+    " WHERE l.l_o_id = :k AND (o.l_no IS NULL OR o.l_qty > 1) ORDER BY 1, 2 LIMIT 3",
+    "SELECT a_id, i_id FROM author LEFT JOIN item ON i_id = :k AND a_name = :s",
     "SELECT l_i_id, SUM(l_qty) AS q FROM line, item, author WHERE l_i_id = i_id AND i_a_id = a_id"
     " AND l_o_id > (SELECT MAX(l_o_id) - 2 FROM line) AND i_subject = :s GROUP BY l_i_id",
     "SELECT i_id FROM item WHERE i_id < (SELECT MIN(l_i_id) FROM line WHERE l_o_id = :k)",
@@ -81,6 +95,8 @@ NATIVE = [
     "SELECT MAX(i_id) FROM item WHERE i_a_id IN (SELECT a_id FROM author WHERE a_name LIKE :p)",
 ]
 GROUPED = [
+    "SELECT a_id, COUNT(i_id), MAX(i_price) FROM author LEFT JOIN item ON i_a_id = a_id"
+    " GROUP BY a_id HAVING COUNT(*) < 3",
     "SELECT DISTINCT i_subject FROM item WHERE i_price > :k",
     "SELECT i_subject, COUNT(*), SUM(l_qty) FROM item, line WHERE l_i_id = i_id AND l_o_id >= :k"
     " GROUP BY i_subject HAVING COUNT(*) > 1",
@@ -110,11 +126,6 @@ RESIDUAL = [
     "SELECT i_id FROM item WHERE NOT (i_a_id IN (SELECT a_id FROM author WHERE a_name = :s))",
     "SELECT i_id FROM item WHERE i_a_id IN (SELECT a_id FROM author WHERE a_name = :s)"
     " OR i_id = :k",
-    "SELECT a_id, i_id FROM author LEFT JOIN item ON i_a_id = a_id WHERE a_id <= :k",
-    "SELECT a_id FROM author LEFT JOIN item ON i_a_id = a_id WHERE i_id IS NULL",
-    "SELECT a_id, i_id FROM author LEFT JOIN item ON i_a_id = a_id AND i_subject = :s",
-    "SELECT l.l_no, i_title, a_name FROM line l LEFT JOIN item ON l.l_i_id = i_id AND i_price > 2"
-    " LEFT JOIN author ON a_id = i_a_id WHERE l_o_id = :k",
     "SELECT x.i_id, y.l_no, z.a_id FROM item x LEFT JOIN line y ON x.i_id = y.l_i_id"
     " FULL JOIN author z ON z.a_id = x.i_a_id WHERE x.i_id IS NULL OR x.i_id >= :k",
     "SELECT i.i_id, l.l_no FROM line l LEFT JOIN item i ON i.i_id >= :k"
