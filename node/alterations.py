@@ -422,7 +422,8 @@ class _Work:
         if action.name in relation.primary_key:
             raise self.error(
                 f"{table}.{action.name} belongs to the primary key, under which rows are stored.",
-                "Make a relation with another key under another name, and copy the rows.",
+                f"Change the key first: DROP CONSTRAINT {_key_name(self.schema, table)},"
+                " ADD PRIMARY KEY (…).",
             )
         if len(relation.visible) == 1:
             raise self.error(f"{action.name} is the only column of {table}.", "Drop the table.")

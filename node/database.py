@@ -31,10 +31,7 @@ from hornbeam_server.node.schema_plans import PlannedSchema, PlanRequest, plan_s
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.node.verification import Verification
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.errors import (
-    HornbeamError,
-    Unavailable,
-)
+from hornbeam_server.schema.errors import HornbeamError, Unavailable
 from hornbeam_server.schema.switching import switch_quickly
 from hornbeam_server.storage.codec.implementation import implementation
 from hornbeam_server.storage.ports import Clock, Ids
@@ -310,7 +307,6 @@ class Database:
         """
         now = dt.datetime.fromtimestamp(self.clock.wall_ms() / 1000, dt.UTC)
         known, self._planned = self._planned, None
-
         change = SchemaChange(
             request,
             plan_id,

@@ -221,11 +221,13 @@ def test_identities_are_added_and_dropped(engine: sa.Engine) -> None:
         connection.commit()
         assert connection.execute(sa.text("SELECT id FROM t")).scalar() == 9
         connection.rollback()
-        with pytest.raises(sa.exc.CompileError, match="drop the identity"):
-            operations.alter_column(
-                "t", "id", server_default=sa.Identity(start=1),
-                existing_server_default=sa.Identity(start=9),
-            )  # fmt: skip
+        operations.alter_column(
+            "t", "id", server_default=sa.Identity(start=9, increment=5, always=True),
+            existing_server_default=sa.Identity(start=9),
+        )  # fmt: skip
+        identity = sa.inspect(connection).get_columns("t")[0]["identity"]
+        assert (identity["always"], identity["increment"]) == (True, 5)
+        connection.rollback()
         operations.alter_column(
             "t", "id", server_default=None, existing_server_default=sa.Identity(start=9)
         )

@@ -2,7 +2,8 @@
 
 Two relations, at home in red and in blue, exchange names with each other, and with green ones that
 come and go under the names that are free. Columns are added, dropped and renamed, get another type
-(all rows are then written again) and NOT NULL; CHECK, UNIQUE and a foreign key come and go. One
+or number the rows, and rows move under another key (all rows are then written again). NOT NULL,
+CHECK, UNIQUE and a foreign key come and go. One
 client administers, through the planner as the statements of the client do. The others write by the
 names that they know, which may mean another relation, or nothing any more.
 
@@ -11,7 +12,8 @@ whether a row counts. So a row that is found in another relation shows, and the 
 statements, and the changes in the logs, add up to the rows that are there.
 
 Readers check at every snapshot: the rows of a relation are at home there; a column of changing type
-is the half of another one; the views are what they say, and so are the constraints in force.
+is the half of another one; no two rows have the same number; the views are what they say, and so
+are the constraints in force.
 """
 
 from __future__ import annotations
@@ -78,7 +80,10 @@ class _Form:
     not_null: bool
     small: bool
     unique: bool
+    by_place: bool
+    """The key is (place, k), not k."""
     extra: tuple[str, ...]
+    numbers: tuple[str, ...]
 
     @classmethod
     def of(cls, catalog: Catalog, relation: Relation) -> _Form:
@@ -94,12 +99,15 @@ class _Form:
             not relation.column(note).nullable,
             any(check.name == "small" for check in relation.checks),
             any(i.unique and i.relation == relation.name for i in catalog.schema.indexes),
+            "place" in relation.declared_key,
             tuple(name for name in names if name.startswith("extra")),
+            tuple(name for name in names if name.startswith("number")),
         )
 
     @property
     def rows(self) -> str:
-        return f"SELECT k, n, twice, {self.note}, place, home, counts FROM {self.name}"
+        columns = ["k", "n", "twice", self.note, "place", "home", *self.numbers, "counts"]
+        return f"SELECT {', '.join(columns)} FROM {self.name}"
 
 
 def _forms(catalog: Catalog) -> list[_Form]:
@@ -249,6 +257,12 @@ def _verify(catalog: Catalog, found: dict[str, list[Row]]) -> None:
         assert homes <= {form.home}, f"{form.name}, at home in {form.home}, has rows of {homes}"
         assert all(2 * int(row[1]) == row[2] for row in rows), f"{form.name}: {rows}"
         assert all(isinstance(row[1], str) is form.is_text for row in rows), f"{form.name}: {rows}"
+        for place, name in enumerate(form.numbers, 6):
+            numbers = Counter(row[place] for row in rows)
+            assert None not in numbers, f"{form.name}.{name} has NULL: {rows}"
+            assert set(numbers.values()) <= {1}, f"{form.name}.{name} is given twice: {numbers}"
+        keys = Counter((row[4], row[0]) if form.by_place else row[0] for row in rows)
+        assert set(keys.values()) <= {1}, f"{form.name} has a key twice: {keys}"
         if form.not_null:
             assert all(row[3] is not None for row in rows), f"{form.name} has NULL: {rows}"
         if form.small:
@@ -305,8 +319,12 @@ def _statements(catalog: Catalog, rng: random.Random) -> Iterator[str]:
     table = f"ALTER TABLE {form.name}"
     yield f"{table} RENAME {form.note} TO {'remark' if form.note == 'note' else 'note'}"
     yield f"{table} ADD extra{catalog.version} INTEGER NOT NULL DEFAULT {rng.randrange(9)}"
-    for extra in form.extra:
+    for extra in (*form.extra, *form.numbers):
         yield f"{table} DROP {extra}"
+    yield f"{table} ADD number{catalog.version} SERIAL"
+    if form.by_place or not (_references(catalog) and form.home == "red"):
+        key = "k" if form.by_place else "place, k"
+        yield f"{table} DROP CONSTRAINT {form.name}_pkey, ADD PRIMARY KEY ({key})"
     kind = "INTEGER" if form.is_text else "TEXT"
     yield f"{table} ALTER n TYPE {kind} USING CAST(n AS {kind})"
     yield f"{table} ALTER {form.note} {'DROP' if form.not_null else 'SET'} NOT NULL"
@@ -321,6 +339,6 @@ def _statements(catalog: Catalog, rng: random.Random) -> Iterator[str]:
         yield "ALTER TABLE mark DROP CONSTRAINT " + (
             catalog.schema.relation("mark").foreign_keys[0].name
         )
-    else:
+    elif not _red(catalog).by_place:
         red = _red(catalog).name
         yield f"ALTER TABLE mark ADD FOREIGN KEY (k) REFERENCES {red} (k) ON DELETE CASCADE"
