@@ -17,6 +17,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn, bind_tree
 from hornbeam_server.query.engine import PreparedQuery, QueryStream
 from hornbeam_server.query.explain import Explanation
+from hornbeam_server.query.parsing.numbers_below import put_numbers_below
 from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.query.parsing.placeholders import parameter_key
 from hornbeam_server.query.parsing.sequence_calls import (
@@ -170,6 +171,7 @@ def numbered_query(
     currval and lastval are those before the statement, except in lists that take numbers. Raises
     SqlError and its subclasses."""
     tree = without_outer_lists(parse(sql, sequences=True))
+    put_numbers_below(tree)
     _put_values(tree, catalog, numbers)
     wanted = len(set(map(parameter_key, tree.find_all(exp.Placeholder))))
     planner = _Planner(sql, catalog, prepare)
