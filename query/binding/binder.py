@@ -1461,9 +1461,9 @@ class _Binder:
                 inner = bound | {node.expression.name}
                 self._children(node, select, inner)
             case _:
-                takes = isinstance(node, TAKERS)
-                row_of = partial(self._row, select, bound=bound)
-                found = written_out(node, row_of) if takes else None
+                found = None
+                if isinstance(node, TAKERS):
+                    found = written_out(node, partial(self._row, select, bound=bound))
                 if found is not None:
                     supersede(node, found)
                     self._expression(found, select, bound=bound)
