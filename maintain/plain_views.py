@@ -24,7 +24,7 @@ def plain_view(declared: DeclaredView, catalog: Catalog, names: Sequence[str] = 
     """The view with its columns, of which the first have `names`. `catalog` has the relations and
     views that it may name. Raises the errors of the binder, and SqlError for parameters, for too
     many names, and for two columns of one name."""
-    bound = bind_tree(parse_view(declared), declared.sql, catalog)
+    bound = bind_tree(parse_view(declared), declared.sql, catalog, inner=True)
     tree = bound.ast
     try:
         if bound.parameter_types:

@@ -227,10 +227,11 @@ def bind(sql: str, catalog: Catalog) -> BoundQuery:
     return bind_tree(parse(sql), sql, catalog)
 
 
-def bind_tree(tree: exp.Expr, sql: str, catalog: Catalog) -> BoundQuery:
-    """Bind a parsed tree; `sql` is the text that its positions refer to. After an error the tree
-    is unusable."""
+def bind_tree(tree: exp.Expr, sql: str, catalog: Catalog, *, inner: bool = False) -> BoundQuery:
+    """Bind a parsed tree; `sql` is the text that its positions refer to. `inner`: other statements
+    read its columns, so none is a whole row. After an error the tree is unusable."""
     binder = _Binder(sql, catalog)
+    binder.outermost = None if inner else tree
     try:
         name_types(tree, catalog)
         if OF_COLUMN in sql.lower():
@@ -305,7 +306,6 @@ class _Binder:
     # -- statements
 
     def statement(self, tree: exp.Expr) -> tuple[OutputColumn, ...]:
-        self.outermost = tree
         match tree:
             case exp.Insert():
                 return self._insert(tree)
@@ -1461,16 +1461,20 @@ class _Binder:
                 inner = bound | {node.expression.name}
                 self._children(node, select, inner)
             case _:
-                found = None
-                if isinstance(node, TAKERS):
-                    found = written_out(node, partial(self._row, select, bound=bound))
-                if found is not None:
-                    supersede(node, found)
-                    self._expression(found, select, bound=bound)
-                elif isinstance(node, exp.Cast) and node.is_type(*TEXTS) and _is_tuple(node.this):
-                    self._write_tuple(node.this, select)
-                else:
-                    self._children(node, select, bound)
+                self._computed(node, select, bound)
+
+    def _computed(self, node: exp.Expr, select: _Select, bound: frozenset[str]) -> None:
+        """Bind an expression that is no name; whole rows that it takes are written out."""
+        found = None
+        if isinstance(node, TAKERS):
+            found = written_out(node, partial(self._row, select, bound=bound))
+        if found is not None:
+            supersede(node, found)
+            self._expression(found, select, bound=bound)
+        elif isinstance(node, exp.Cast) and node.is_type(*TEXTS) and _is_tuple(node.this):
+            self._write_tuple(node.this, select)
+        else:
+            self._children(node, select, bound)
 
     def _row(
         self, select: _Select, node: exp.Expr, *, bound: frozenset[str] = frozenset()
