@@ -1,7 +1,7 @@
 """nextval in WHERE, ORDER BY, GROUP BY, aggregates and window functions of a query.
 
 No evaluator knows sequences, so rows take their numbers in the list of a SELECT. A SELECT that
-reads a single item of FROM, and uses numbers elsewhere, is written over one that takes them:
+reads a single item of FROM, and uses numbers there, is written over one that takes them:
 `SELECT sum(nextval('s')) FROM t` is `SELECT sum(number_1) FROM (SELECT *, nextval('s') AS number_1
 FROM t) AS t`. Each row of FROM takes its numbers, as in PostgreSQL: behind a WHERE without calls,
 and before ORDER BY, LIMIT and groups.
