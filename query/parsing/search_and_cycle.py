@@ -93,9 +93,17 @@ class _Reader:
         while self.word() not in (word, ""):
             self.i += 1
         self.expect(word)
-        if start == self.i - 1:
+        given = self.tokens[start : self.i - 1]
+        if not given:
             self.expect("a value")
-        return self.sql[self.tokens[start].start : self.tokens[self.i - 2].end + 1]
+        if any(token.token_type in _PARAMETERS for token in given):
+            raise SqlError(
+                "A value of CYCLE … SET … TO is a parameter.", cure="Write the two values."
+            )
+        return self.sql[given[0].start : given[-1].end + 1]
+
+
+_PARAMETERS = {TokenType.PLACEHOLDER, TokenType.PARAMETER, TokenType.COLON, TokenType.QDCOLON}
 
 
 def _is_quoted(token: Token) -> bool:
@@ -318,7 +326,8 @@ class _Added:
         """The condition that the row before has no mark."""
         assert self.clauses.cycle is not None
         mark = exp.column(_quoted(self.clauses.cycle.mark), table=_quoted(own))
-        return exp.NEQ(this=mark, expression=read_expression(self.clauses.cycle.found))
+        marks = exp.Array(expressions=[read_expression(self.clauses.cycle.found)])
+        return exp.Not(this=_function("list_contains", marks, mark))
 
     def _column(self, name: str) -> exp.Column:
         return exp.column(_quoted(name), table=_quoted(self.name))
