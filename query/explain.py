@@ -196,7 +196,8 @@ def _steps(plan: Plan, facts: _Facts) -> Iterator[Step]:
     if isinstance(plan, NativePlan):
         for answer in plan.answers:
             yield from _steps(answer.plan, facts)
-        yield _step(plan.first, "", _order(plan), facts)
+        if plan.first is not None:
+            yield _step(plan.first, "", _order(plan, plan.first), facts)
         for lookup in plan.lookups:
             nulls = "" if lookup.outer is None else ", NULLs for a row without a partner"
             yield _step(lookup.access, f"looked up in batches{nulls}", "", facts)
@@ -227,8 +228,8 @@ def _step(access: Access, join: str, order: str, facts: _Facts) -> Step:
     )
 
 
-def _order(plan: NativePlan) -> str:
-    backwards = ", backwards" if plan.first.reverse else ""
+def _order(plan: NativePlan, first: Access) -> str:
+    backwards = ", backwards" if first.reverse else ""
     if plan.first_row_only:
         return f"first row only{backwards}"
     if not plan.order or plan.grouping is not None:
@@ -242,6 +243,8 @@ def _order(plan: NativePlan) -> str:
 def _strategy(plan: Plan) -> str:
     if isinstance(plan, NativePlan):
         words = "nested loops over access paths" if plan.lookups else "one access path"
+        if plan.first is None:
+            words = "values without a relation"
         if plan.grouping is not None and not plan.grouping.whole:
             words += ", grouped, sorted" if plan.order else ", grouped"
         count = len(plan.answers)

@@ -104,6 +104,8 @@ def plan_native(
     if not isinstance(bound.ast, exp.Select):
         other = isinstance(bound.ast, exp.SetOperation)
         raise NotNative("a set operation" if other else "VALUES")
+    if not bound.ast.args.get("from_"):
+        return _plan_row(bound, bound.ast)
     _check_shape(bound.ast)
     _check_size(bound.ast)
     if bound.ast.find(exp.Subquery, exp.Avg) is None:
@@ -118,6 +120,25 @@ def plan_native(
         return _plan(own, subqueries, catalog, most_cost, columnar)
     finally:
         unlink_all(nodes)
+
+
+def _plan_row(bound: BoundQuery, select: exp.Select) -> NativePlan:
+    """The plan of a SELECT without FROM that is a list of values. Raises NotNative."""
+    if any(part for name, part in select.args.items() if name != "expressions"):
+        raise NotNative("clauses of a SELECT without FROM")
+    project, types = projection(_projections(select), RowScope(bound.parameter_types))
+    return NativePlan(
+        first=None,
+        lookups=(),
+        predicate=None,
+        order=(),
+        delivered=0,
+        grouping=None,
+        project=project,
+        limit=None,
+        offset=None,
+        types=types,
+    )
 
 
 def _plan(
@@ -191,8 +212,6 @@ def _check_shape(select: exp.Select) -> None:
     for name, part in select.args.items():
         if part and name not in _SELECT_PARTS:
             raise NotNative(_PART_NAMES.get(name, name))
-    if not select.args.get("from_"):
-        raise NotNative("a SELECT without FROM")
     for join in select.args.get("joins") or ():
         kind = " ".join(str(join.args.get(key) or "") for key in ("method", "side", "kind")).strip()
         if not is_left(join) and (kind not in ("", "INNER", "CROSS") or join.args.get("using")):

@@ -130,7 +130,7 @@ from hornbeam_server.query.dialect.sums import (
 )
 from hornbeam_server.query.dialect.text_arrays import written_text
 from hornbeam_server.query.parsing.alternatives import spell_out
-from hornbeam_server.query.parsing.assignments import both_sides
+from hornbeam_server.query.parsing.assignments import both_sides, is_assignment
 from hornbeam_server.query.parsing.element_assignments import write_out_elements
 from hornbeam_server.query.parsing.joins_in_parentheses import open_first_joins
 from hornbeam_server.query.parsing.nesting import too_deep
@@ -140,7 +140,7 @@ from hornbeam_server.query.parsing.placeholders import Parameter
 from hornbeam_server.query.parsing.schema_names import OF_SYSTEM, SCHEMA
 from hornbeam_server.query.parsing.sequence_calls import OF_COLUMN, put_owned_sequences
 from hornbeam_server.query.typing.arrays import mark_array
-from hornbeam_server.query.typing.comparisons import EXCHANGED, is_assignment, settle
+from hornbeam_server.query.typing.comparisons import EXCHANGED, settle
 from hornbeam_server.query.typing.constants import CONSTANT, named_type
 from hornbeam_server.query.typing.documents import mark_jsonb, require_order
 from hornbeam_server.query.typing.enumerations import (

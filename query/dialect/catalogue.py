@@ -105,6 +105,8 @@ VOLATILE = frozenset(
         "current_connection_id",
         "current_database",
         "current_date",
+        "current_localtime",
+        "current_localtimestamp",
         "current_query",
         "current_query_id",
         "current_schema",

@@ -128,6 +128,8 @@ def _write(node: exp.Expr) -> None:
             supersede(node, call("shift_right", node.this.copy(), node.expression.copy()))
         case exp.Overlay():
             _write_overlay(node)
+        case exp.Neg() if node.this.unnest() == _LEAST_INTEGER:  # it is a BIGINT to DuckDB
+            supersede(node, exp.cast(node.copy(), "INTEGER"))
         case exp.Between() if node.args.get("symmetric"):
             _write_symmetric(node)
         case _ if KINDS in node.meta:
@@ -207,6 +209,8 @@ def _is_rewritten(item: exp.Expr) -> bool:
     )
 
 
+_LEAST_INTEGER = exp.Literal.number(1 << 31)
+"""The only number that is an INTEGER with a minus, and none without."""
 _MARKS = frozenset({ARRAY, SHOWN, AROUND, MEETS, RANGED, READ, SMALL})
 _REWRITTEN = (
     exp.Cast, exp.Sum, exp.Avg, exp.Div, exp.Mul, exp.Like, exp.ILike, exp.Substring, exp.Round,

@@ -1,8 +1,8 @@
 """Direct execution: a short read without suspension (`storage.direct`), then filter, order, limit.
 
-A native plan (`loops.py`) is run directly if it reads one source by a key, a prefix or a range, or
-whole if it is expected to be short. A run that finds too many rows gives up, and the native loops
-begin again.
+A native plan (`loops.py`) is run directly if it reads nothing, or one source by a key, a prefix or
+a range, or whole if it is expected to be short. A run that finds too many rows gives up, and the
+native loops begin again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ def is_direct(plan: NativePlan) -> bool:
     if plan.lookups or plan.answers or plan.grouping is not None or plan.first_row_only:
         return False
     access = plan.first
+    if access is None:
+        return True
     if access.reach is Reach.POINT:
         return True
     if not access.single:
@@ -63,6 +65,8 @@ def rows_directly(
     begin, end = plan.bounds(parameters)
     if begin == end:
         return []
+    if plan.first is None:
+        return plan.project([()], parameters)
     rows = _rows(plan.first, reader, parameters, plan.read_limit(end))
     if rows is None or reader.is_full:
         return None

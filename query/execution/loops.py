@@ -128,7 +128,8 @@ class Answer:
 class NativePlan:
     """A native query that is ready to run."""
 
-    first: Access
+    first: Access | None
+    """None for a SELECT without FROM, which has one row without columns."""
     lookups: tuple[Lookup, ...]
     predicate: Callable[[Row, Any], Value] | None
     """The whole WHERE on a joined row; None if the access path alone guarantees it."""
@@ -152,7 +153,12 @@ class NativePlan:
     @property
     def accesses(self) -> tuple[Access, ...]:
         inner = (access for answer in self.answers for access in answer.plan.accesses)
-        return (*inner, self.first, *(step.access for step in self.lookups))
+        return (*inner, *self._joined)
+
+    @property
+    def _joined(self) -> tuple[Access, ...]:
+        first = () if self.first is None else (self.first,)
+        return (*first, *(step.access for step in self.lookups))
 
     async def batches(
         self, reader: RowReader, parameters: Parameters
@@ -173,6 +179,7 @@ class NativePlan:
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         """Yield the result of a plan with `columns`."""
         assert self.columns is not None
+        assert self.first is not None
         begin, end = self.bounds(parameters)
         if begin == end:
             return
@@ -206,6 +213,9 @@ class NativePlan:
         self, reader: RowReader, parameters: Parameters, wanted: int | None
     ) -> AsyncGenerator[Sequence[Row], None]:
         """Yield the joined rows that satisfy the WHERE."""
+        if self.first is None:
+            yield [()]
+            return
         limit = self.read_limit(wanted)
         async with aclosing(fetch(self.first, reader, parameters, limit=limit)) as source:
             async for batch in source:
@@ -272,8 +282,7 @@ class NativePlan:
     @cached_property
     def _long_positions(self) -> tuple[int, ...]:
         """Positions in joined rows whose values can have any length."""
-        read = (self.first, *(step.access for step in self.lookups))
-        return long_positions(c.type for access in read for c in access.output.columns)
+        return long_positions(c.type for access in self._joined for c in access.output.columns)
 
 
 # --- running ---------------------------------------------------------------------------------

@@ -6,6 +6,11 @@ from __future__ import annotations
 from sqlglot import exp
 
 
+def is_assignment(node: exp.Expr) -> bool:
+    """Whether the node is `column = value` in SET."""
+    return isinstance(node.parent, exp.Update | exp.OnConflict)
+
+
 def both_sides(node: exp.EQ) -> tuple[list[exp.Expr], list[exp.Expr] | None]:
     """The columns and the values of an assignment. The values are None if they are the columns of
     one subquery's row. Both sides may differ in length."""

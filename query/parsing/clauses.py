@@ -15,9 +15,11 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.query.dialect.functions import is_aggregate
 from hornbeam_server.query.dialect.grammar import at
+from hornbeam_server.query.parsing.assignments import is_assignment
 from hornbeam_server.schema.errors import SqlError, Unsupported
 
 _CONSTANTS = (exp.Boolean, exp.Null, exp.Literal)
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 
 def check_clauses(nodes: Iterable[exp.Expr], tokens: Sequence[Token], sql: str) -> None:
@@ -26,6 +28,8 @@ def check_clauses(nodes: Iterable[exp.Expr], tokens: Sequence[Token], sql: str) 
         match node:
             case exp.Star():
                 _check_star(node)
+            case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+                _check_chain(node, sql)
             case exp.WindowSpec():
                 _check_frame(node)
             case exp.Filter():
@@ -44,6 +48,16 @@ def check_clauses(nodes: Iterable[exp.Expr], tokens: Sequence[Token], sql: str) 
                     )
                 if isinstance(node, exp.Select) and node.args.get("windows"):
                     _check_windows(node, tokens, sql)
+
+
+def _check_chain(node: exp.Binary, sql: str) -> None:
+    """Refuse `a = b = c`. `SET a = b = c` assigns a condition."""
+    chained = any(isinstance(side, _COMPARISONS) for side in (node.this, node.expression))
+    if chained and not is_assignment(node):
+        raise SqlError(
+            f"A comparison is compared{at(node, sql)}: comparisons cannot be chained.",
+            cure="Write a < b AND b < c, or parentheses: (a < b) = c.",
+        )
 
 
 def _check_frame(frame: exp.WindowSpec) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.sums import COMPARED, is_unlimited, number_type
+from hornbeam_server.query.parsing.assignments import is_assignment
 from hornbeam_server.query.typing.comparands import Gap, exact_number, lowest, meant
 from hornbeam_server.query.typing.constants import CONSTANT, named_type, second_digits
 from hornbeam_server.query.typing.literals import typed, without_exponent, written
@@ -63,11 +64,6 @@ def settle(tree: exp.Expr, type_of: TypeOf) -> None:
         found = _settled(node, type_of) if node is not tree else node
         if found is not node:
             supersede(node, found)
-
-
-def is_assignment(node: exp.Expr) -> bool:
-    """Whether the node is `column = value` in SET."""
-    return isinstance(node.parent, exp.Update | exp.OnConflict)
 
 
 def _settled(node: exp.Expr, type_of: TypeOf) -> exp.Expr:

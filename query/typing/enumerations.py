@@ -21,7 +21,8 @@ from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.query.dialect.macros import macro
 from hornbeam_server.query.dialect.reals import compared_values
 from hornbeam_server.query.dialect.type_names import check_type
-from hornbeam_server.query.typing.comparisons import EXCHANGED, is_assignment
+from hornbeam_server.query.parsing.assignments import is_assignment
+from hornbeam_server.query.typing.comparisons import EXCHANGED
 from hornbeam_server.query.typing.constants import CONSTANT
 from hornbeam_server.query.typing.domains import checked_cast
 from hornbeam_server.query.typing.literals import typed

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Coroutine
 from decimal import Decimal
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -399,3 +400,26 @@ JOIN = "FROM author, item WHERE a_id = i_a_id"
 def test_a_large_join_runs_natively_when_its_result_has_wide_rows(engine, sql, columnar, kind):
     query = engine.prepare(sql, MANY, use_views=False, columnar=columnar)
     assert isinstance(query.plan, kind)
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT 1", [(1,)]),
+        ("SELECT 7 / 2 AS x, 'a' || 'b', NULL", [(3, "ab", None)]),
+        ("SELECT -2147483648", [(-(1 << 31),)]),
+        ("SELECT upper(:t), :t IS NULL", [("A", False)]),
+    ],
+)
+async def test_values_without_a_relation_need_no_duckdb(engine, sql, rows):
+    query = engine.prepare(sql, CATALOG)
+    parameters = {"t": "a"} if ":t" in sql else {}
+    with patch.object(engine.workers, "take", side_effect=AssertionError("DuckDB is asked")):
+        found = await (await query.run(MemoryReader(CATALOG, BASE), parameters)).all()
+    assert found == rows
+
+
+@pytest.mark.parametrize("sql", ["SELECT 1 = 1 = TRUE", "SELECT 1 WHERE 1 < 2 <= 3 AND TRUE"])
+def test_comparisons_are_not_chained(engine, sql):
+    with pytest.raises(SqlError, match="cannot be chained"):
+        engine.prepare(sql, CATALOG)

