@@ -267,6 +267,7 @@ def diff(old: Schema, new: Schema, usings: Sequence[Using] = ()) -> SchemaDiff:
     added_checks = [(n.name, check) for o, n in kept for check in n.checks]
     dropped_checks = [(o.name, check) for o, n in kept for check in o.checks]
     pairs = [(n.name, *both) for o, n in kept for both in _both(o, n)]
+    defaults = [each for each in pairs if each[1].default != each[2].default]
     stay = {relation.name for _, relation in kept}
     stay |= {view.name for view in new.views} & {view.name for view in old.views}
     sequences = {sequence.name: sequence for sequence in old.sequences}
@@ -286,16 +287,8 @@ def diff(old: Schema, new: Schema, usings: Sequence[Using] = ()) -> SchemaDiff:
         ),
         relaxed_columns=tuple((name, new) for name, old, new in pairs if _relaxes(old, new)),
         restricted_columns=tuple((name, new) for name, old, new in pairs if _restricts(old, new)),
-        redefaulted_columns=tuple(
-            (name, new)
-            for name, old, new in pairs
-            if old.default != new.default and not _are_identities(old, new)
-        ),
-        renumbered_columns=tuple(
-            (name, new)
-            for name, old, new in pairs
-            if old.default != new.default and _are_identities(old, new)
-        ),
+        redefaulted_columns=tuple((n, b) for n, a, b in defaults if not _are_identities(a, b)),
+        renumbered_columns=tuple((n, b) for n, a, b in defaults if _are_identities(a, b)),
         added_indexes=tuple(i for i in new.indexes if i not in old.indexes),
         dropped_indexes=tuple(
             i for i in old.indexes if i not in new.indexes and i.relation in stay

@@ -117,7 +117,7 @@ def _answer(database: duckdb.DuckDBPyConnection, sql: str) -> str | None:
 
 
 def _with_integers(answer: str | None) -> str | None:
-    """An answer in which SMALLINT is INTEGER, as a cast to SMALLINT is, and the type for clients."""
+    """An answer in which SMALLINT is INTEGER, as a cast to SMALLINT is, and as clients see it."""
     if answer is None:
         return None
     types, bracket, rows = answer.partition("] ")
