@@ -141,7 +141,7 @@ class Reads:
             return self._directly_shared(sql, bookmark, use_views=use_views)
         if prepared is None:
             return None
-        typed = prepared.known_typed(parameters)
+        typed = prepared.typed(parameters)
         return self._run_directly(typed, store, parameters, bookmark) if typed.direct else None
 
     def _directly_shared(self, sql: str, bookmark: int, *, use_views: bool) -> DirectResult | None:

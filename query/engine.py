@@ -66,6 +66,7 @@ from hornbeam_server.storage.snapshot import RowReader
 
 T = TypeVar("T")
 _Key = tuple[str, int, bool, bool, bool, frozenset[str]]
+_Typed = tuple["PreparedQuery", tuple[ColumnType | None, ...]]
 _Shape = tuple[Catalog, tuple[int, ...] | str]
 """The places of literals that become parameters, under a catalog; before they are known, a text
 that shares no plan."""
@@ -82,8 +83,6 @@ _KINDS = {
 """The types to which literals become parameters, by the kind of the literal."""
 PREPARED = 1_024
 """Maximum number of cached prepared statements."""
-MAX_TYPED = 32
-"""Maximum number of plans of one statement for types of its parameters."""
 SHORT = 2_000
 """Maximum length in characters of SQL that is parsed on the event loop: 25 joined relations take
 about 50 ms, most statements 2 ms."""
@@ -116,6 +115,8 @@ class QueryEngine:
         self._expressions = new_pool(alone, places=places, processes=processes)
         self._prepared: TextCache[_Key, PreparedQuery] = TextCache(prepared)
         self._shapes: TextCache[tuple[str, int, bool, bool], _Shape] = TextCache(prepared)
+        self.typed: TextCache[_Typed, PreparedQuery] = TextCache(prepared)
+        """The plans for types of parameters; a query that no native code runs is its own plan."""
         self._new_threads = new_threads
         self._reading: Executor | None = None
 
@@ -264,6 +265,7 @@ class QueryEngine:
         """End all workers. Idempotent."""
         self._prepared.clear()
         self._shapes.clear()
+        self.typed.clear()
         if self._reading is not None:
             self._reading.shutdown(cancel_futures=True)
             self._reading = None
@@ -322,11 +324,10 @@ class PreparedQuery:
         self._bound = bound
         self._again = again
         self._readers = readers(bound, _coerced)
-        by_types = isinstance(plan, ResidualPlan) and plan.by_types
+        short = len(self.sql) <= SHORT
+        by_types = short and isinstance(plan, ResidualPlan) and plan.by_types
         self._untyped = untyped(bound) if by_types else ()
         """The parameters whose types are those of their values, if the plan depends on them."""
-        self._typed: dict[tuple[ColumnType | None, ...], PreparedQuery | None] = {}
-        """The plans for types of these parameters, as far as native code runs them."""
         self.direct = (
             isinstance(plan, NativePlan)
             and is_direct(plan)
@@ -345,26 +346,17 @@ class PreparedQuery:
             if len(uses := self._bound.uses.get(number, ())) == 1 and _belongs(kind, uses[0])
         ]
 
-    def known_typed(self, parameters: Sequence[Any] | Mapping[str, Any]) -> PreparedQuery:
-        """The plan for the types of these values, if there is one already; else this one."""
-        if not self._untyped:
-            return self
-        types = types_of(self._bound, self._untyped, parameters)
-        return self if types is None else self._typed.get(types) or self
-
-    async def _planned_for(
-        self, parameters: Sequence[Any] | Mapping[str, Any], deadline: float | None
-    ) -> PreparedQuery:
-        """The plan for the types of these values. It is this one if DuckDB runs that one, too."""
-        types = types_of(self._bound, self._untyped, parameters)
+    def typed(self, parameters: Sequence[Any] | Mapping[str, Any]) -> PreparedQuery:
+        """The plan for the types of these values, as far as native code runs it; else this one."""
+        types = types_of(self._bound, self._untyped, parameters) if self._untyped else None
         if types is None:
             return self
-        if types not in self._typed:
-            while len(self._typed) >= MAX_TYPED:
-                del self._typed[next(iter(self._typed))]
-            planned = partial(self._native_for, types)
-            self._typed[types] = await self.engine.read(len(self.sql), planned, deadline)
-        return self._typed[types] or self
+        key, known = (self, types), self.engine.typed
+        found = known.get(key)
+        if found is None:
+            found = self._native_for(types) or self
+            known.put(key, len(self.sql), found)
+        return found
 
     def _native_for(self, types: Sequence[ColumnType | None]) -> PreparedQuery | None:
         """The native plan for `types` of the untyped parameters, over the same sources. None if
@@ -431,10 +423,8 @@ class PreparedQuery:
                 len(self.sql), lambda: self._with_literals(parameters), deadline
             )
             return await query.run(reader, left, deadline=deadline, max_rows=max_rows)
-        if self._untyped:
-            query = await self._planned_for(parameters, deadline)
-            if query is not self:
-                return await query.run(reader, parameters, deadline=deadline, max_rows=max_rows)
+        if (typed := self.typed(parameters)) is not self:
+            return await typed.run(reader, parameters, deadline=deadline, max_rows=max_rows)
         begins(reader, self, self.plan)
         if isinstance(self.plan, NativePlan):
             if self.plan.columns is not None:

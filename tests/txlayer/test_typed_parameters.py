@@ -172,12 +172,16 @@ async def many(db, sql, sets):
     await db.transact(TransactionRequest((RepeatedStatement(sql, tuple(sets)),)))
 
 
-async def test_plans_for_types_are_bounded(tmp_path):
+async def test_plans_for_types_are_cached_within_the_bounds_of_plans(tmp_path):
     async with one_row(tmp_path) as db:
         sql = "SELECT n + ? FROM a WHERE id = 1"
-        for number in range(engine.MAX_TYPED + 6):
+        for number in range(40):
             given = Decimal(10 ** (number % 8)).scaleb(-(number // 8))
             assert await db.fetch(sql, [given]) == [(Decimal("-2.50") + given,)]
-        prepared = db.reads.prepare(sql)
-        assert len(prepared._typed) == engine.MAX_TYPED
-        assert isinstance(prepared.known_typed([given]).plan, NativePlan)
+        prepared, known = db.reads.prepare(sql), db.reads._engine.typed
+        typed = prepared.typed([given])
+        assert typed is prepared.typed([given])
+        assert isinstance(typed.plan, NativePlan)
+        assert 30 < len(known) <= engine.PREPARED
+        long = sql.replace("n + ?", "n + ? + 0" + " " * engine.SHORT)
+        assert db.reads.prepare(long).typed([given]) is db.reads.prepare(long)

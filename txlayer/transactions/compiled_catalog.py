@@ -8,7 +8,7 @@ from functools import cache, cached_property, lru_cache, partial
 from hornbeam_server.maintain.immediate.reading import codecs_of
 from hornbeam_server.maintain.programs import Programs, compile_programs
 from hornbeam_server.query.binding.parameters import types_of
-from hornbeam_server.query.engine import QueryEngine
+from hornbeam_server.query.engine import SHORT, QueryEngine
 from hornbeam_server.schema.caches import TextCache
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.codec import meaning_of
@@ -80,8 +80,9 @@ class CatalogState:
 
     def typed(self, sql: str, plan: WritePlan, parameters: Parameters) -> WritePlan:
         """The plan for the types of these values if the types of its expressions depend on them, as
-        in `SET balance = balance + ?`, and it needs no DuckDB then; else `plan`. Cached."""
-        names = untyped(plan)
+        in `SET balance = balance + ?`, and it needs no DuckDB then; else `plan`. Cached. Long
+        statements have one plan."""
+        names = untyped(plan) if len(sql) <= SHORT else ()
         types = types_of(plan.bound, names, parameters) if names else None
         if types is None:
             return plan
