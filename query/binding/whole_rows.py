@@ -20,6 +20,7 @@ from hornbeam_server.query.dialect.grammar import IS_NOT
 from hornbeam_server.query.dialect.macros import call, macro
 from hornbeam_server.query.parsing.nesting import chain
 from hornbeam_server.schema.errors import SqlError
+from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.types import ColumnType, Kind
 
 COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
@@ -45,8 +46,11 @@ class WholeRow:
         return [self._column(name) for name, _ in self.columns]
 
     def _column(self, name: str) -> exp.Column:
+        """A column of the row. It is mostly copied, so it has no parents that keep it."""
         parts = (exp.to_identifier(part, quoted=True) for part in (name, self.alias))
-        return exp.Column(**dict(zip(("this", "table"), parts, strict=True)))
+        column = exp.Column(**dict(zip(("this", "table"), parts, strict=True)))
+        unlink(column)
+        return column
 
     def guarded(self, value: exp.Expr) -> exp.Expr:
         """The value, and NULL if the row is not there."""
@@ -222,9 +226,13 @@ def _count(node: exp.Count, row_of: RowOf) -> None:
 def _comparison(node: exp.Binary, row_of: RowOf) -> exp.Expr | None:
     sides = [side.unnest() for side in (node.this, node.expression)]
     rows = [row_of(side) for side in sides]
-    left, right = map(_cells, sides, rows)
-    if rows == [None, None] or left is None or right is None:
+    shapes = [
+        row is not None or isinstance(side, exp.Tuple)
+        for side, row in zip(sides, rows, strict=True)
+    ]
+    if rows == [None, None] or not all(shapes):
         return None
+    left, right = map(_cells, sides, rows)
     found = compared(type(node), left, right)
     for row in rows:
         if row is not None and not isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
@@ -232,8 +240,6 @@ def _comparison(node: exp.Binary, row_of: RowOf) -> exp.Expr | None:
     return exp.Paren(this=found)
 
 
-def _cells(side: exp.Expr, row: WholeRow | None) -> Cells | None:
-    """The values of a side of a comparison, if it is a row."""
-    if row is not None:
-        return row.cells()
-    return side.expressions if isinstance(side, exp.Tuple) else None
+def _cells(side: exp.Expr, row: WholeRow | None) -> Cells:
+    """The values of a side of a comparison."""
+    return side.expressions if row is None else row.cells()
