@@ -52,6 +52,7 @@ from hornbeam_server.query.dialect.templates import (
 from hornbeam_server.query.dialect.text_arrays import texts_of
 from hornbeam_server.query.values.number_templates import number_size
 from hornbeam_server.schema.errors import SqlError, Unsupported
+from hornbeam_server.schema.trees import unlink
 
 # --- JSON ------------------------------------------------------------------------------------
 
@@ -366,7 +367,7 @@ def _json(call: exp.Anonymous) -> exp.Expr:
     if found is not call or len(call.expressions) != 1:
         return found
     text = macro_call("json", call.expressions[0].copy())
-    return exp.cast(text, exp.DType.JSON)
+    return exp.cast(text, exp.DType.JSON, copy=False)
 
 
 def _built_array(call: exp.Anonymous) -> exp.Expr:
@@ -390,8 +391,11 @@ def _built_object(call: exp.Anonymous) -> exp.Expr:
 
 def json_member(value: exp.Expr) -> exp.Expr:
     """The text of a value in JSON, as to_json gives it."""
-    found = _json(exp.Anonymous(this="to_json", expressions=[value.copy()]))
-    text = exp.cast(found, exp.DType.TEXT)
+    written = exp.Anonymous(this="to_json", expressions=[value.copy()])
+    found = _json(written)
+    if found is not written:
+        unlink(written)
+    text = exp.cast(found, exp.DType.TEXT, copy=False)
     return exp.Anonymous(this="coalesce", expressions=[text, exp.Literal.string("null")])
 
 
@@ -401,7 +405,7 @@ def _joined_parts(begin: str, parts: Sequence[Sequence[exp.Expr]], end: str) -> 
     for i, part in enumerate(parts):
         texts += [exp.Literal.string(", "), *part] if i else part
     text = exp.Anonymous(this="concat", expressions=[*texts, exp.Literal.string(end)])
-    return exp.cast(text, exp.DType.JSON)
+    return exp.cast(text, exp.DType.JSON, copy=False)
 
 
 def _object_of_texts(call: exp.Anonymous) -> exp.Expr:
