@@ -281,7 +281,7 @@ class GroupState(Planned):
         groups = self._group_columns()
         sql = (
             f"SELECT {', '.join(groups)}, {argument}, CAST(SUM(_w) AS BIGINT) AS n FROM z "
-            f"WHERE {argument} IS NOT NULL GROUP BY ALL HAVING n <> 0"
+            f"WHERE {argument} IS NOT NULL GROUP BY ALL HAVING SUM(_w) <> 0"
         )
         return evaluate(sql, {"z": zset}, self.value_fields(i)).rows()
 

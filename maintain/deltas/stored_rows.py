@@ -76,7 +76,8 @@ class StoredRows(Planned):
             return self.keyed(ZSet(self.columns, table=net(zset.typed).table).rows)
         columns = columns_sql(self.columns)
         count = Field("n", "BIGINT", ColumnType(Kind.BIGINT))
-        sql = f"SELECT {columns}, CAST(SUM(_w) AS BIGINT) AS n FROM z GROUP BY ALL HAVING n <> 0"
+        change = "CAST(SUM(_w) AS BIGINT)"
+        sql = f"SELECT {columns}, {change} AS n FROM z GROUP BY ALL HAVING {change} <> 0"
         counted = evaluate(sql, {"z": zset.typed}, (*self.columns, count)).rows()
         counts = [(row[:-1], int(row[-1])) for row in counted]  # type: ignore[arg-type]
         return await self.copies(counts, old)
