@@ -27,7 +27,8 @@ def columns_of_types(tree: exp.Expr, schema: Schema) -> set[tuple[str, str]]:
         columns = schema.relation(relation).visible_names
         given = [column.name for column in item.args["alias"].columns]
         names = [*given, *columns[len(given) :]]
-        meant.update({(item.alias, n): (relation, c) for n, c in zip(names, columns, strict=True)})
+        pairs = zip(names, columns, strict=False)  # a number of the row may follow
+        meant.update({(item.alias, name): (relation, column) for name, column in pairs})
     return {meant[each] for each in _references(tree) if each in meant} if meant else set()
 
 

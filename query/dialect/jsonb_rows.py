@@ -194,6 +194,8 @@ def populated(node: exp.Expr, catalog: Catalog) -> exp.Expr:
     given = [column.name for column in alias.columns] if alias else []
     numbered = bool(node.args.get("ordinality"))
     item = rows_of(columns, node.alias or name, given, numbered=numbered)
+    if alias:  # the names that say which column of the relation is meant (`row_types.py`)
+        item.args["alias"].set("columns", alias.columns)
     item.meta[ROW_TYPE] = relation
     return item
 
