@@ -137,10 +137,12 @@ def standalone(folder):
 
 
 def workers(page):
+    """The number of workers that the master knows; 0 before it answers. It serves pages of HTML
+    a moment earlier than JSON."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{page}/json/") as answer:
             return json.load(answer)["aliveworkers"]
-    except OSError:
+    except (OSError, json.JSONDecodeError):
         return 0
 
 
