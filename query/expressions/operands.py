@@ -12,7 +12,6 @@ from sqlglot import exp
 
 from hornbeam_server.query.expressions.literals import parse_text
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, REAL, ColumnType, Kind, Row
-from hornbeam_server.storage.codec.folds import double_of_total
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 Evaluate = Callable[[Row, Parameters], Any]
@@ -274,12 +273,9 @@ def scaler(type_: ColumnType) -> Callable[[Any], Decimal]:
 
 
 def double_from(type_: ColumnType) -> Callable[[Any], float]:
-    """The conversion to DOUBLE. Integers of 128 bits are converted in two halves; all other numbers
-    become the nearest double."""
+    """The conversion to DOUBLE, which is the nearest one."""
     if type_.kind not in NUMBERS:
         raise NotNativeError
-    if type_.kind is Kind.DECIMAL and (type_.precision or 0) > INT64_DIGITS:
-        return double_of_total(type_)
     return float
 
 

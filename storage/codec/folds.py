@@ -60,7 +60,7 @@ class Fold:
         self.columns = made if compute is None else (*view.columns, *view.hidden)
         """The columns of the rows."""
         self._finish = tuple(
-            _finisher(column, view.cells.columns[folded.position].type, folded, self._width)
+            _finisher(column, folded, self._width)
             for column, folded in zip(made, origins, strict=True)
         )
         self._nothing = (0,) * (len(view.cells.columns) - self._width - 1)
@@ -137,8 +137,7 @@ Finish = Callable[[Row, Row, Sequence[Values]], Value]
 """From the grouping columns, the sums and the values of a group to a column of its row."""
 
 
-def _finisher(column: Column, summed: ColumnType, folded: FoldedColumn, width: int) -> Finish:
-    """`summed` is the type of the column of the cells at the position of `folded`."""
+def _finisher(column: Column, folded: FoldedColumn, width: int) -> Finish:
     at, count = folded.position - width - 1, folded.count - width - 1
     number = folded.position
     match folded.folding:
@@ -156,9 +155,8 @@ def _finisher(column: Column, summed: ColumnType, folded: FoldedColumn, width: i
                 quotient(totals[at], totals[count]) if totals[count] else None  # type: ignore[arg-type]
             )
         case Folding.AVG:
-            double = double_of_total(summed)
             return lambda _, totals, __: (
-                double(totals[at]) / float(totals[count]) if totals[count] else None  # type: ignore[arg-type]
+                float(totals[at]) / float(totals[count]) if totals[count] else None  # type: ignore[arg-type]
             )
         case Folding.MIN:
             return lambda _, __, values: values[number].first
@@ -173,26 +171,6 @@ def _finisher(column: Column, summed: ColumnType, folded: FoldedColumn, width: i
 def _rounded(total: Any, unit: Decimal) -> Decimal:
     """The total with the number of decimals of its type."""
     return _EXACT.quantize(total, unit)
-
-
-def double_of_total(type_: ColumnType) -> Callable[[Any], float]:
-    """The conversion of a sum of this type to DOUBLE, as DuckDB does it. It rounds decimals with a
-    fraction to the nearest double; whole numbers it converts in two halves, which may round
-    twice."""
-    if type_.scale:
-        return float
-    return lambda total: _of_halves(int(total))
-
-
-def _of_halves(number: int) -> float:
-    high, low = number >> _WORD, number & _MASK
-    if high == -1:
-        return -float(_MASK - low) - 1.0
-    return float(low) + float(high) * 2.0**_WORD
-
-
-_WORD = 64
-_MASK = (1 << _WORD) - 1
 
 
 def require_within_lane(layout: Layout, key: Row, amounts: Row) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from hornbeam_server.maintain.changes import Mutation
 from hornbeam_server.maintain.deltas.algebra import Call
-from hornbeam_server.maintain.deltas.rows.numbers import DIGITS, double_of, fitted, in_range, zero
+from hornbeam_server.maintain.deltas.rows.numbers import DIGITS, fitted, in_range, zero
 from hornbeam_server.maintain.deltas.states import GroupState, Part
 from hornbeam_server.maintain.deltas.zsets import Weighted
 from hornbeam_server.query.dialect.aggregates import Function
@@ -51,7 +51,7 @@ def _result(state: GroupState, call: Call) -> Evaluate:
             return _at(place["distinct", call.argument])
         case Function.SUM | Function.AVG:
             total = place["sum", call.argument]
-            convert = _conversion(call, state.parts[total - first])
+            convert = _conversion(call)
             return _if_counted(place["count", call.argument], total, convert)
     return _at(place[call.function.value, call.argument])
 
@@ -64,15 +64,14 @@ def _if_counted(count: int, total: int, convert: Callable[[Any, Any], Value]) ->
     return lambda row: convert(row[total], row[count]) if row[count] else None
 
 
-def _conversion(call: Call, part: Part) -> Callable[[Any, Any], Value]:
+def _conversion(call: Call) -> Callable[[Any, Any], Value]:
     """The result from a sum and a count."""
     if call.function is Function.SUM:
         fit = fitted(call.field)
         return lambda total, _: fit(total)
     if call.field.type.kind is Kind.DECIMAL:
         return quotient
-    double = double_of(part.field)
-    return lambda total, count: double(total) / float(count)
+    return lambda total, count: float(total) / float(count)
 
 
 # -- changes

@@ -9,7 +9,6 @@ from typing import Any
 from hornbeam_server.maintain.deltas.relations import Field
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.types import Kind, Value
-from hornbeam_server.storage.codec.folds import double_of_total
 
 DIGITS = Context(prec=400, rounding=ROUND_HALF_UP)
 """A context in which no sum of decimals is rounded."""
@@ -46,8 +45,3 @@ def fitted(field: Field) -> Callable[[Any], Value]:
         raise TypeMismatch(f"{total} is out of range for {field.duck}.")
 
     return whole
-
-
-def double_of(field: Field) -> Callable[[Any], float]:
-    """The conversion of a sum of type `field` to DOUBLE."""
-    return double_of_total(field.type)
