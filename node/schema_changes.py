@@ -70,7 +70,7 @@ class SchemaChange:
 
     async def planned(self, current: Catalog) -> Catalog:
         """The planned catalog. It is planned again when its copies are filled, and may choose other
-        views then: the counts of rows have changed meanwhile. Raises StalePlan unless the plan is
+        views then: the counts of rows have changed by then. Raises StalePlan unless the plan is
         that of the plan's id, InvalidRequest when it drops values that it may not drop, and the
         errors of `plan_schema` and of defaults."""
         request, counts = self._request, tuple(self._keeper.counts().items())

@@ -115,7 +115,7 @@ class QueryEngine:
         self._expressions = new_pool(alone, places=places, processes=processes)
         self._prepared: TextCache[_Key, PreparedQuery] = TextCache(prepared)
         self._shapes: TextCache[tuple[str, int, bool, bool], _Shape] = TextCache(prepared)
-        self.typed: TextCache[_Typed, PreparedQuery] = TextCache(prepared)
+        self.typed_plans: TextCache[_Typed, PreparedQuery] = TextCache(prepared)
         """The plans for types of parameters; a query that no native code runs is its own plan."""
         self._new_threads = new_threads
         self._reading: Executor | None = None
@@ -265,7 +265,7 @@ class QueryEngine:
         """End all workers. Idempotent."""
         self._prepared.clear()
         self._shapes.clear()
-        self.typed.clear()
+        self.typed_plans.clear()
         if self._reading is not None:
             self._reading.shutdown(cancel_futures=True)
             self._reading = None
@@ -351,7 +351,7 @@ class PreparedQuery:
         types = types_of(self._bound, self._untyped, parameters) if self._untyped else None
         if types is None:
             return self
-        key, known = (self, types), self.engine.typed
+        key, known = (self, types), self.engine.typed_plans
         found = known.get(key)
         if found is None:
             found = self._native_for(types) or self

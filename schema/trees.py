@@ -18,7 +18,7 @@ def nodes_of(tree: exp.Expr) -> list[exp.Expr]:
     """The nodes of a tree in the order of `tree.walk()`, in half of its time. Planners go through a
     tree some twenty times."""
     found = [tree]
-    for node in found:  # the list grows meanwhile
+    for node in found:  # the list grows as it is read
         for value in node.args.values():
             if isinstance(value, list):
                 found += [part for part in value if isinstance(part, exp.Expr)]

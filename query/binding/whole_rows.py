@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.functions import json_member
 from hornbeam_server.query.dialect.grammar import IS_NOT
 from hornbeam_server.query.dialect.macros import call, macro
+from hornbeam_server.query.dialect.row_order import decided, precedes
 from hornbeam_server.query.parsing.nesting import chain
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.trees import unlink
@@ -30,7 +30,6 @@ IN_JSON = frozenset({macro("json"), "json_group_object"})
 """Functions that write their arguments into JSON, by the names that the parser gives them."""
 IN_JSONB = frozenset({"jsonb_build_object", "jsonb_build_array"})
 Cells = Sequence[exp.Expr]
-_Test = Callable[[exp.Expr, exp.Expr], exp.Expr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,34 +121,10 @@ def compared(kind: type[exp.Expr], left: Cells, right: Cells) -> exp.Expr:
     if kind in (exp.EQ, exp.NullSafeEQ, exp.NEQ, exp.NullSafeNEQ):
         same = exp.Paren(this=chain(exp.And, list(map(_same, left, right))))
         return same if kind in (exp.EQ, exp.NullSafeEQ) else exp.Not(this=same)
-    if kind in (exp.LT, exp.GTE):
-        found = _before(left, right, _less)
-    else:
-        found = _before(left, right, _greater)
+    pairs = list(zip(left, right, strict=True))
+    tests = [precedes(a, b) if kind in (exp.LT, exp.GTE) else precedes(b, a) for a, b in pairs]
+    found = exp.Paren(this=decided(pairs, tests))
     return found if kind in (exp.LT, exp.GT) else exp.Not(this=found)
-
-
-def _before(left: Cells, right: Cells, test: _Test) -> exp.Expr:
-    """The first columns that differ decide."""
-    *pairs, last = zip(left, right, strict=True)
-
-    def or_rest(rest: exp.Expr, pair: tuple[exp.Expr, exp.Expr]) -> exp.Expr:
-        both = exp.And(this=_same(*pair), expression=rest)
-        return exp.Paren(this=exp.Or(this=test(*pair), expression=exp.Paren(this=both)))
-
-    first: exp.Expr = exp.Paren(this=test(*last))
-    return reduce(or_rest, reversed(pairs), first)
-
-
-def _less(a: exp.Expr, b: exp.Expr) -> exp.Expr:
-    either = exp.Or(this=_is_null(b), expression=exp.LT(this=a.copy(), expression=b.copy()))
-    return exp.Paren(
-        this=exp.And(this=exp.Not(this=_is_null(a)), expression=exp.Paren(this=either))
-    )
-
-
-def _greater(a: exp.Expr, b: exp.Expr) -> exp.Expr:
-    return _less(b, a)
 
 
 def _same(a: exp.Expr, b: exp.Expr) -> exp.Expr:

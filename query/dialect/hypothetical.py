@@ -11,6 +11,7 @@ from functools import reduce
 
 from sqlglot import exp
 
+from hornbeam_server.query.dialect.row_order import decided, precedes
 from hornbeam_server.schema.errors import SqlError
 
 FUNCTIONS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
@@ -81,22 +82,15 @@ def _grouped(value: exp.Expr, given: Sequence[exp.Expr]) -> exp.Expr:
 
 
 def _in_order(given: Sequence[exp.Expr], keys: Sequence[exp.Ordered], test: _Test) -> exp.Expr:
-    """The first values that differ decide whether a row comes before, or behind, the given one."""
-    *pairs, (last, key) = zip(given, keys, strict=True)
-    found = test(key.this, last, key)
-    for value, each in reversed(pairs):
-        same = exp.NullSafeEQ(this=each.this.copy(), expression=value.copy())
-        rest = exp.Paren(this=_and(same, exp.Paren(this=found)))
-        found = exp.Or(this=exp.Paren(this=test(each.this, value, each)), expression=rest)
-    return found
+    """Does a row come before the given one, or behind it?"""
+    pairs = [(key.this, value) for value, key in zip(given, keys, strict=True)]
+    tests = [test(*pair, key) for pair, key in zip(pairs, keys, strict=True)]
+    return decided(pairs, tests)
 
 
 def _is_before(row: exp.Expr, value: exp.Expr, key: exp.Ordered) -> exp.Expr:
-    first = bool(key.args.get("nulls_first"))
-    null, other = (row, value) if first else (value, row)
-    kind = exp.GT if key.args.get("desc") else exp.LT
-    either = exp.Or(this=_is_null(null), expression=kind(this=row.copy(), expression=value.copy()))
-    return _and(exp.Not(this=_is_null(other)), exp.Paren(this=either))
+    descending, first = bool(key.args.get("desc")), bool(key.args.get("nulls_first"))
+    return precedes(row, value, descending=descending, nulls_first=first)
 
 
 def _is_behind(row: exp.Expr, value: exp.Expr, key: exp.Ordered) -> exp.Expr:

@@ -178,7 +178,7 @@ async def test_plans_for_types_are_cached_within_the_bounds_of_plans(tmp_path):
         for number in range(40):
             given = Decimal(10 ** (number % 8)).scaleb(-(number // 8))
             assert await db.fetch(sql, [given]) == [(Decimal("-2.50") + given,)]
-        prepared, known = db.reads.prepare(sql), db.reads._engine.typed
+        prepared, known = db.reads.prepare(sql), db.reads._engine.typed_plans
         typed = prepared.typed([given])
         assert typed is prepared.typed([given])
         assert isinstance(typed.plan, NativePlan)

@@ -13,7 +13,7 @@ from hornbeam_server.schema.model import KeyPart
 
 def begun(planned: Catalog, current: Catalog) -> Catalog:
     """The next catalog: `current` with the copies that `planned` needs, which are to be filled. A
-    relation whose copy has another key gets a UNIQUE index on it meanwhile. Raises BeingLoaded
+    relation whose copy has another key gets a UNIQUE index on it until then. Raises BeingLoaded
     while other copies, or an initial load, are under way."""
     if current.copies:
         raise being_copied(current)

@@ -11,6 +11,7 @@ from sqlglot import exp
 from hornbeam_server.query.duckdb.scalar import evaluate
 from hornbeam_server.query.expressions import compile_expression
 from hornbeam_server.query.parsing.placeholders import parameter_key
+from hornbeam_server.query.typing.value_types import Untyped, value_type
 from hornbeam_server.schema.errors import UnknownName
 from hornbeam_server.schema.model import Column, Relation
 from hornbeam_server.schema.named_columns import unknown_column
@@ -117,7 +118,6 @@ class _TypedScope:
 
 
 _TEXT = ColumnType(Kind.TEXT)
-_INTEGERS = ((ColumnType(Kind.INTEGER), 1 << 31), (ColumnType(Kind.BIGINT), 1 << 63))
 
 
 def _value_type(value: Value) -> ColumnType | None:
@@ -125,12 +125,12 @@ def _value_type(value: Value) -> ColumnType | None:
     TypeMismatch for invalid text (lone surrogates)."""
     if type(value) is str:
         _TEXT.coerce(value)
-        return _TEXT
-    if type(value) is int:
-        for type_, limit in _INTEGERS:
-            if -limit <= value < limit:
-                return type_
-    return None
+    elif type(value) is not int:
+        return None
+    try:
+        return value_type(value)
+    except Untyped:
+        return None
 
 
 class ConstantScope:
