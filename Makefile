@@ -75,7 +75,7 @@ demo-spark: $(SPARK)  ## TPC-H while a writer writes: views built, kept and reco
 test: $(SPARK)  ## the whole suite, in JOBS=2 processes; installs the programs that it needs if it may
 	@$(BIN)/python -m tests.programs
 	@if command -v cargo >/dev/null; then $(MAKE) --no-print-directory speedups test-speedups; fi
-	@$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope
+	@$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope --record-durations
 
 test-speedups: $(SPEEDUPS)  ## the tests of hornbeam-speedups in Rust, and with Python what the suite runs with it
 	@cd speedups && cargo test --quiet --release --locked

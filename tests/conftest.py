@@ -9,8 +9,10 @@ import contextlib
 import fcntl
 import functools
 import logging
+import math
 import os
 import sys
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,11 +24,14 @@ from xdist.scheduler import LoadScopeScheduling
 
 from hornbeam_server.cluster import Cluster
 from hornbeam_server.schema.errors import Unavailable
+from tests import durations
 from tests.real_cluster import PATIENT, guarded_cluster
 
 BROKEN = pytest.StashKey[bool]()
 ENDED = pytest.StashKey[list[str]]()
 FAILURE_CHARACTERS = 3_000
+PROCESSES = 2
+"""In which `make test-quick` runs, unless JOBS says otherwise."""
 WORKER = "PYTEST_XDIST_WORKER"
 """Environment variable that is set in each of several processes."""
 
@@ -48,93 +53,7 @@ NOT_QUICK = {
     *("nemesis", "pipeline", "sim", "speedups"),
 }
 """Folders of tests that `--quick` leaves out: they need Java, Spark, Go, spin or cargo, or take
-long."""
-LONG = {
-    "TestEverything",
-    "test_aggregate_views",
-    "test_aggregate_views_law",
-    "test_api_bounded_work",
-    "test_api_deferred_schema",
-    "test_api_disk_full",
-    "test_api_node",
-    "test_api_planning",
-    "test_api_private_files",
-    "test_api_puts",
-    "test_api_same_origin",
-    "test_api_schema",
-    "test_api_security",
-    "test_api_serve",
-    "test_api_stream",
-    "test_api_tls",
-    "test_api_types",
-    "test_api_workers",
-    "test_binder_law",
-    "test_client_alembic",
-    "test_client_cli",
-    "test_client_load",
-    "test_client_nodes",
-    "test_client_sqlalchemy",
-    "test_deltas_law",
-    "test_deltas_nesting",
-    "test_deltas_program",
-    "test_deltas_row_maps",
-    "test_deltas_rows",
-    "test_deltas_tpch",
-    "test_differences",
-    "test_engine",
-    "test_engine_bytes",
-    "test_engine_law",
-    "test_expressions_oracle",
-    "test_functions",
-    "test_immediate_law",
-    "test_immediate_views",
-    "test_log_torture",
-    "test_maintain_law",
-    "test_maintain_programs",
-    "test_nesting",
-    "test_recovery",
-    "test_rewrite",
-    "test_rewrite_law",
-    "test_schema_render",
-    "test_schema_trees",
-    "test_serializable_properties",
-    "test_storage_hbase",
-    "test_storage_hdfs",
-    "test_storage_hdfs_cluster",
-    "test_storage_local",
-    "test_storage_rocks",
-    "test_storage_simulated_peers",
-    "test_table_store",
-    "test_table_store_histories",
-    "test_transactions_aggregate_views",
-    "test_transactions_assignment",
-    "test_transactions_builds",
-    "test_transactions_comparisons",
-    "test_transactions_computing",
-    "test_transactions_constraints",
-    "test_transactions_identity",
-    "test_transactions_large_rows",
-    "test_transactions_law",
-    "test_transactions_loads",
-    "test_transactions_long_sql",
-    "test_transactions_protocol",
-    "test_transactions_reads",
-    "test_transactions_schema",
-    "test_transactions_shutdown",
-    "test_transactions_statements",
-    "test_transactions_turns",
-    "test_transactions_verify",
-    "test_txlayer_following",
-    "test_txlayer_master",
-    "test_txlayer_member",
-    "test_txlayer_members_law",
-    "test_viewselect_law",
-    "test_viewselect_plan",
-    "test_viewselect_wide",
-    "test_workers",
-}
-"""The files of tests that take longest of the other folders, measured on 2026-11-26. The rest takes
-one minute on two cores."""
+long. Of the other folders it takes the shortest files (`tests/durations.py`)."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -148,22 +67,56 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="leave out tests that need HBase, HDFS and ZooKeeper",
     )
+    parser.addoption(
+        "--record-durations",
+        action="store_true",
+        help="correct tests/durations.tsv by this run, which is one of all tests",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--quick"):
         settings.load_profile("quick")
+    if WORKER not in os.environ:
+        quick_s = durations.QUICK_S if config.getoption("--quick") else math.inf
+        stopwatch = durations.Stopwatch(quick_s, corrects=config.getoption("--record-durations"))
+        config.pluginmanager.register(stopwatch)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if not config.getoption("--quick"):
+        return None
     if collection_path.is_dir():
         leave_out = collection_path.name in NOT_QUICK
     else:
-        leave_out = collection_path.stem in LONG
-    return True if config.getoption("--quick") and leave_out else None
+        leave_out = collection_path not in _quick_files(config.rootpath)
+    return True if leave_out else None
+
+
+@functools.cache
+def _quick_files(root: Path) -> set[Path]:
+    paths = (path.relative_to(root) for path in (root / "tests").rglob("test_*.py"))
+    files = [str(path) for path in paths if NOT_QUICK.isdisjoint(path.parts)]
+    budget = PROCESSES * (durations.QUICK_S - durations.START_S)
+    return {root / file for file in durations.fitting(files, durations.read(), budget)}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _leave_out(config, items)
+    if WORKER in os.environ:
+        _sort_longest_first(config, items)
+
+
+def _sort_longest_first(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Sort by the seconds of what is handed out to a process as one piece. A long piece that began
+    last would keep one process busy while the others have ended."""
+    recorded, seconds = durations.read(), Counter[str]()
+    for path in {item.path for item in items}:
+        seconds[_group(path)] += recorded.get(str(path.relative_to(config.rootpath)), 0.0)
+    items.sort(key=lambda item: -seconds[_group(item.path)])
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out single tests that need a cluster, or with `--quick` also those that need Go."""
     quick = config.getoption("--quick")
     if not (quick or config.getoption("--without-cluster")):
