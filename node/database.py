@@ -12,7 +12,6 @@ import contextlib
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from hornbeam_server.node import assembly, logging_setup
@@ -299,7 +298,7 @@ class Database:
     ) -> Catalog:
         """Put a plan into force. Builds go on in the background (`keeper.wait_built`), or are left
         to an external builder (`build_externally`). Copies of relations are filled first. A primary
-        key of columns that the plan adds comes after these columns, in a stage of its own.
+        key of columns that the plan adds takes two stages (`schema/stages.py`).
 
         It is planned again unless it is the plan that was made last, from the catalog and the
         counts of rows in force. Raises StalePlan when that gives another plan than `plan_id`, and
@@ -316,10 +315,12 @@ class Database:
             engine=self.engine,
             now=now,
         )
-        put = partial(self._copies.change, change.planned, external=build_externally)
-        await put(renames=request.renames)
-        if change.goes_on():
-            await put()
+        await self._copies.change(
+            change.planned,
+            external=build_externally,
+            renames=request.renames,
+            goes_on=change.goes_on,
+        )
         return self.catalog
 
     async def sizes(self, names: Sequence[str] | None = None) -> dict[str, int]:

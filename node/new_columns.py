@@ -28,8 +28,8 @@ async def with_values_in_older_rows(
     add have values in older rows. Raises NotNullViolation, and the errors of the defaults."""
     relations = []
     for relation in catalog.schema.relations:
-        known = base.relation(relation.name).visible_names if relation.name in base else None
-        new = [] if known is None else [c for c in relation.visible if c.name not in known]
+        known = base.relation(relation.name).stored_names if relation.name in base else None
+        new = [] if known is None else [c for c in relation.columns if c.name not in known]
         computed = [column for column in new if _has_one_value(column)]
         valued = {c.name: await _valued(c, relation, now, engine) for c in computed}
         columns = tuple(valued.get(column.name, column) for column in relation.columns)

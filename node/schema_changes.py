@@ -14,7 +14,6 @@ from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.diff import SchemaDiff
 from hornbeam_server.schema.errors import InvalidRequest, StalePlan
-from hornbeam_server.schema.model import Schema
 from hornbeam_server.schema.renames import renamed_counts
 from hornbeam_server.txlayer.ddl.catalog_keeper import CatalogKeeper
 
@@ -58,14 +57,14 @@ class SchemaChange:
         self._keeper = keeper
         self._engine = engine
         self._now = now
-        self._stage: Schema | None = None
-        """The schema that the first of two stages puts into force."""
+        self._staged: tuple[tuple[str, str], ...] = ()
+        """What the first of two stages adds (`Catalog.staged`)."""
         self._begun = False
         """Is the first stage in force?"""
 
     def goes_on(self) -> bool:
         """Is another stage left? It begins then."""
-        self._begun = self._stage is not None and not self._begun
+        self._begun = bool(self._staged) and not self._begun
         return self._begun
 
     async def planned(self, current: Catalog) -> Catalog:
@@ -90,18 +89,17 @@ class SchemaChange:
         await require_functions(catalog.schema, base, self._now, self._engine)
         catalog = await with_values_in_older_rows(catalog, base, self._now, self._engine)
         if request is not self._request:
-            self._stage = catalog.schema
-        return catalog
+            self._staged = catalog.staged
+        return replace(catalog, staged=self._staged)
 
     def _require_same(self, plan: PlannedSchema, current: Catalog) -> None:
-        """Raises StalePlan if the plan is not the one that was looked at, or if the schema is not
-        that of the first stage any more."""
+        """Raises StalePlan if the plan is not the one that was looked at, or if the first stage is
+        undone."""
         if current.copies:
             return
-        if self._begun and current.schema != self._stage:
+        if self._begun and current.staged != self._staged:
             raise StalePlan(
-                "Another change of the schema came between the columns that this one adds, which"
-                " are in force, and their primary key, which is not.",
+                "The change was given up by another node; nothing is changed.",
                 cure="Plan again, look at the plan, and apply it.",
             )
         if not self._begun and plan.plan_id != self._plan_id:

@@ -49,10 +49,10 @@ from hornbeam_server.schema.errors import (
     Unsupported,
     capitalised,
 )
-from hornbeam_server.schema.model import DeclaredIndex, DeclaredView, Refresh, Schema
+from hornbeam_server.schema.model import Column, DeclaredIndex, DeclaredView, Refresh, Schema
 from hornbeam_server.schema.problems import Problems
 from hornbeam_server.schema.renames import Rename
-from hornbeam_server.schema.stages import first_stage
+from hornbeam_server.schema.stages import FirstStage, added_names, first_stage, with_hidden
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.views import (
     DeferredView,
@@ -92,6 +92,8 @@ class PlanRequest:
     """Columns in force that the DDL and the workload call by other names."""
     usings: tuple[Using, ...] = ()
     """The values of columns that get another type."""
+    hidden: tuple[tuple[str, Column], ...] = ()
+    """The columns that relations have besides those of the DDL, in the first of two stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,7 @@ def plan_schema(
     in_force, current = current, renamed(current, request.renames)
     reading = read_file(request.ddl, request.ddl_file, request.source)
     declared = in_positions(schema_of(checked(reading)), current.schema)
+    declared = with_hidden(declared, request.hidden)
     stage = None if request.renames else first_stage(current.schema, declared)
     if stage is not None:
         return _in_stages(request, stage, current, watch)
@@ -210,24 +213,27 @@ def plan_schema(
     chosen = selection.to_catalog(current.version + 1, current, changes.copies)
     chosen = replace(chosen, plain=base.plain)
     catalog = _with_deferred(chosen, current, request)
+    if request.hidden:
+        catalog = replace(catalog, staged=added_names(current.schema, catalog.schema))
     plan_id = _plan_id(request, in_force, catalog)
     rebuilt = _rebuilt(catalog, current)
     return PlannedSchema(plan_id, current.version, selection, changes, rebuilt, catalog)
 
 
 def _in_stages(
-    request: PlanRequest, stage: Schema, current: Catalog, watch: Watch
+    request: PlanRequest, stage: FirstStage, current: Catalog, watch: Watch
 ) -> PlannedSchema:
-    """The plan over the catalog in which the schema `stage` is in force, with the changes that lead
-    there. Raises the errors of `plan_schema`."""
+    """The plan over the catalog in which `stage` is in force, with the changes that lead there.
+    Raises the errors of `plan_schema`."""
     first = replace(
         request,
-        ddl=render_ddl(stage),
+        ddl=render_ddl(stage.base),
+        hidden=stage.columns,
         ddl_file=STATEMENT,
         source=None,
         workload=None,
         query_log="",
-        roots=None if request.roots is None else tuple(r for r in request.roots if r in stage),
+        roots=None if request.roots is None else tuple(r for r in request.roots if r in stage.base),
         usings=(),
     )
     begun = plan_schema(first, current, watch)
@@ -235,7 +241,6 @@ def _in_stages(
     planned = plan_schema(request, between, watch)
     changes = replace(
         planned.changes,
-        appended_columns=(*begun.changes.appended_columns, *planned.changes.appended_columns),
         added_sequences=(*begun.changes.added_sequences, *planned.changes.added_sequences),
         copies=(*begun.changes.copies, *planned.changes.copies),
     )

@@ -28,21 +28,26 @@ def placed(declared: Schema, base: Schema, copies: Iterable[Copy] = ()) -> Schem
 
 
 def _placed(declared: Relation, base: Relation) -> Relation:
-    identity = [c for c in declared.columns if c.hidden]
-    new = [c for c in declared.visible if c.name not in base.visible_names]
-    columns = [*_kept(declared, base, identity), *new]
-    return replace(declared, columns=tuple(columns))
+    new = [c for c in declared.columns if c.name not in base.stored_names]
+    return replace(declared, columns=(*_kept(declared, base), *new))
 
 
-def _kept(declared: Relation, base: Relation, identity: list[Column]) -> Iterator[Column]:
+def _kept(declared: Relation, base: Relation) -> Iterator[Column]:
     """The columns at the places of the columns of `base`."""
     for place, before in enumerate(base.columns):
-        if before.hidden and not before.dropped:
-            yield from identity
-        elif not before.dropped and before.name in declared.visible_names:
+        if not before.dropped and before.name in declared.stored_names:
             yield _changed(declared.column(before.name), before)
         else:
-            yield _dropped(before, place, declared.visible_names)
+            yield _dropped(before, place, declared.stored_names)
+
+
+def without_columns(relation: Relation, names: Collection[str]) -> Relation:
+    """The relation, in which the columns `names` are dropped. No key and no index reads them."""
+    kept = tuple(
+        _dropped(column, place, relation.stored_names) if column.name in names else column
+        for place, column in enumerate(relation.columns)
+    )
+    return replace(relation, columns=kept)
 
 
 def _changed(column: Column, before: Column) -> Column:

@@ -199,7 +199,8 @@ class Catalog:
     views and indexes, if they are not their own: of those that were renamed, and of those whose
     name is the stored name of another one. Tables, logs and grants of API keys have stored names.
     `copies` are relations whose rows are being written again, in a second table each
-    (`txlayer/ddl/relation_copies.py`).
+    (`txlayer/ddl/relation_copies.py`). `staged` is what the first stage of a change has added
+    (`schema/stages.py`), by keys of counters, until the second stage is in force.
     """
 
     version: int
@@ -223,6 +224,7 @@ class Catalog:
     plain: tuple[PlainView, ...] = ()
     stored_as: tuple[tuple[str, str], ...] = ()
     copies: tuple[Copy, ...] = ()
+    staged: tuple[tuple[str, str], ...] = ()
     _cache: dict[str, Layout] = field(
         init=False, repr=False, compare=False, hash=False, default_factory=dict
     )

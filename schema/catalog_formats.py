@@ -75,11 +75,16 @@ class Format(enum.IntEnum):
     SEVENTEENTH = 17
     """With copies of relations that take a number for each row (an older server would leave the
     column empty), or that have another key (an older server would use that of the relation)."""
+    EIGHTEENTH = 18
+    """With changes in two stages, whose columns are hidden (an older server would take such a
+    column for the row identity), or with copies that have no key any more."""
 
 
 def format_of(catalog: Catalog) -> Format:
     """The oldest format that can hold the catalog."""
     types = [column.type for column in _all_columns(catalog)]
+    if catalog.staged or any(_is_of_eighteenth(copy, catalog) for copy in catalog.copies):
+        return Format.EIGHTEENTH
     if any(_is_of_seventeenth(copy, catalog) for copy in catalog.copies):
         return Format.SEVENTEENTH
     if catalog.schema.domains:
@@ -140,6 +145,12 @@ def _all_columns(catalog: Catalog) -> Iterator[Column]:
         yield from (*deferred.columns, *deferred.hidden)
     for view in catalog.transactional_view.values():
         yield from (*view.columns, *view.hidden)
+
+
+def _is_of_eighteenth(copy: Copy, catalog: Catalog) -> bool:
+    before, after = catalog.schema.relation(copy.relation), copy.target
+    hidden = [column for column in after.columns if column.hidden and column != after.identity]
+    return bool(hidden) or (after.identity is not None and before.identity is None)
 
 
 def _is_of_seventeenth(copy: Copy, catalog: Catalog) -> bool:

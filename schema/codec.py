@@ -257,6 +257,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     spaces: tuple[str, ...] = ()
     enumerations: tuple[_EnumerationForm, ...] = ()
     domains: tuple[_DomainForm, ...] = ()
+    staged: tuple[tuple[str, str], ...] = ()
 
 
 _encoder = msgspec.json.Encoder()
@@ -295,6 +296,7 @@ def encode_catalog(catalog: Catalog) -> bytes:
             catalog.schema.spaces,
             tuple(map(_enumeration_form, catalog.schema.enumerations)),
             tuple(map(_domain_form, catalog.schema.domains)),
+            catalog.staged,
         )
     )
 
@@ -358,6 +360,7 @@ def decode_catalog(data: bytes) -> Catalog:
         plain,
         form.stored_as,
         copies,
+        form.staged,
     )
 
 

@@ -72,6 +72,10 @@ class Copy:
         """Has the copy another key than the relation `old`?"""
         return old.declared_key != self.target.declared_key
 
+    def may_share_key(self, old: Relation) -> bool:
+        """May rows of the relation `old` have the same key in the copy? Row identities differ."""
+        return self.moves_key(old) and self.target.identity is None
+
     @property
     def changed(self) -> frozenset[str]:
         """The columns whose values may change."""
@@ -96,9 +100,9 @@ def _copy(old: Relation, new: Relation, usings: Iterable[Using]) -> Copy | None:
     using = {each.column: each.sql for each in usings if each.relation == new.name}
     conversions = tuple(_conversions(old, new, using))
     draws = tuple(
-        c.name for c in new.visible if c.name not in old.visible_names and takes_numbers(c)
+        c.name for c in new.columns if c.name not in old.stored_names and takes_numbers(c)
     )
-    computed = any(_is_computed_again(column, old) for column in new.visible)
+    computed = any(_is_computed_again(column, old) for column in new.columns)
     copy = Copy(new, conversions, draws)
     return copy if conversions or draws or computed or copy.moves_key(old) else None
 
@@ -113,10 +117,10 @@ def _with_sequences(copy: Copy, old: Schema, new: Schema) -> Copy:
 
 
 def _conversions(old: Relation, new: Relation, using: dict[str, str]) -> Iterator[tuple[str, str]]:
-    for column in new.visible:
+    for column in new.columns:
         if is_generated(column):
             continue
-        if column.name not in old.visible_names:
+        if column.name not in old.stored_names:
             if column.default_kind is DefaultKind.UUID:
                 yield column.name, _uuid_of_row(old, column, "")
         elif column.name in using:
@@ -129,7 +133,7 @@ def seeded(copy: Copy, old: Relation, seed: str) -> Copy:
     """The copy of `old` in which the random UUIDs of appended columns follow from `seed`."""
     texts = {
         _uuid_of_row(old, column, ""): _uuid_of_row(old, column, seed)
-        for column in copy.target.visible
+        for column in copy.target.columns
         if column.default_kind is DefaultKind.UUID
     }
     conversions = tuple((name, texts.get(sql, sql)) for name, sql in copy.conversions)
@@ -170,7 +174,7 @@ def _is_computed_again(column: Column, old: Relation) -> bool:
     """Is it a generated column with an expression that the stored rows do not know?"""
     if not is_generated(column):
         return False
-    if column.name not in old.visible_names:
+    if column.name not in old.stored_names:
         return True
     before = old.column(column.name)
     return before.default != column.default or needs_conversion(before, column)

@@ -37,6 +37,7 @@ from hornbeam_server.schema.render import (
     render_identity,
     render_options,
 )
+from hornbeam_server.schema.row_identity import shared_identity_name
 from hornbeam_server.schema.types import takes_all
 
 
@@ -101,7 +102,7 @@ class SchemaDiff:
     dropped_domains: tuple[Domain, ...] = ()
     changed_domains: tuple[Domain, ...] = ()
     moved_keys: tuple[Relation, ...] = ()
-    """The relations that get another primary key."""
+    """The relations that get another primary key, or none any more."""
     moved_columns: tuple[tuple[str, Column], ...] = ()
     """The columns that get another domain, or declare other things besides it."""
     refused: tuple[Refusal, ...] = ()
@@ -188,7 +189,9 @@ class SchemaDiff:
 
     def _constraint_rows(self) -> Iterator[DiffRow]:
         for relation in self.moved_keys:
-            detail = f"({', '.join(relation.declared_key)}), under which all rows are written again"
+            columns = ", ".join(relation.declared_key)
+            under = f"({columns})" if columns else "none; a hidden number"
+            detail = f"{under}, under which all rows are written again"
             yield DiffRow("change", "primary key", relation.name, detail)
         for action, keys in (("drop", self.dropped_foreign_keys), ("add", self.added_foreign_keys)):
             for owner, key in keys:
@@ -248,11 +251,12 @@ def refreshed(view: DeclaredView) -> str:
 
 def _converted(copy: Copy, appended: Collection[tuple[str, Column]]) -> Iterator[DiffRow]:
     expressions = dict(copy.conversions)
-    for column in copy.target.visible:
+    for column in copy.target.columns:
         if column.name in copy.changed:
             sql = expressions.get(column.name)
             how = "computed again" if sql is None else f"using {sql}"
-            if not is_generated(column) and (copy.relation, column) in appended:
+            new = column.hidden or (copy.relation, column) in appended
+            if not is_generated(column) and new:
                 how = "another value for each row"
             name = f"{copy.relation}.{column.name}"
             yield DiffRow("rewrite", "column", name, f"{_described(column)}, {how}")
@@ -312,7 +316,7 @@ def diff(old: Schema, new: Schema, usings: Sequence[Using] = ()) -> SchemaDiff:
         changed_domains=tuple(
             each for each in new.domains if each.name in domains and each not in old.domains
         ),
-        moved_keys=tuple(n for o, n in kept if o.declared_key != n.declared_key and n.declared_key),
+        moved_keys=tuple(n for o, n in kept if o.declared_key != n.declared_key),
         moved_columns=tuple((name, new) for name, old, new in pairs if old.domain != new.domain),
         refused=(
             *(refusal for o, n in kept for refusal in _refusals(o, n, usings)),
@@ -363,17 +367,17 @@ def _refusals(old: Relation, new: Relation, usings: Sequence[Using]) -> Iterator
 
 
 def _refused_key(old: Relation, new: Relation) -> Iterator[Refusal]:
-    """Refuse a primary key of columns that the stored rows do not have, no key any more, and a
-    column that has the name of the row identity."""
-    added = [name for name in new.declared_key if name not in old.visible_names]
-    if old.declared_key and not new.declared_key:
+    """Refuse a primary key of columns that the stored rows do not have, and a column that has the
+    name of the row identity."""
+    added = [name for name in new.primary_key if name not in old.stored_names]
+    shared = shared_identity_name(old, new)
+    if shared:
         yield Refusal(
             new.name,
-            new.name,
-            "primary key",
-            "rows are stored under their primary key",
-            "declare another one, or make a relation without a key under another name and copy the"
-            " rows",
+            shared,
+            "column",
+            "the hidden number of the rows has this name",
+            "choose another name, or rename the column in a change of its own",
         )
     elif old.declared_key != new.declared_key and added:
         yield Refusal(
@@ -382,15 +386,6 @@ def _refused_key(old: Relation, new: Relation) -> Iterator[Refusal]:
             "primary key",
             f"stored rows have no {', '.join(added)} yet",
             "add the columns first, and the key in a further change",
-        )
-    elif old.declared_key == new.declared_key and old.primary_key != new.primary_key:
-        (name,) = old.primary_key
-        yield Refusal(
-            new.name,
-            name,
-            "new column",
-            "the hidden number of the rows has this name",
-            "choose another name",
         )
 
 

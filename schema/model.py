@@ -111,10 +111,10 @@ class OfDomain:
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column; `default` None means NULL. `hidden`: it is the row identity (row_identity.py),
-    which clients see only if they name it, or it is `dropped`: stored rows keep its place, and no
-    client sees it. `missing` is the value in rows that are older than the column, a literal; None:
-    that of the default. A column of a `domain` has NOT NULL and the default of it, too
-    (`schema/domains.py`)."""
+    which clients see only if they name it; or it belongs to a change that is under way (stages.py);
+    or it is `dropped`: stored rows keep its place, and no client sees it. `missing` is the value in
+    rows that are older than the column, a literal; None: that of the default. A column of a
+    `domain` has NOT NULL and the default of it, too (`schema/domains.py`)."""
 
     name: str
     type: ColumnType
@@ -265,11 +265,21 @@ class Relation:
         """The foreign keys to primary keys, which trees and join views may follow."""
         return tuple(key for key in self.foreign_keys if not key.to_unique)
 
+    @cached_property
+    def stored_names(self) -> frozenset[str]:
+        """The names of all columns but dropped ones."""
+        return frozenset(column.name for column in self.columns if not column.dropped)
+
+    @property
+    def identity(self) -> Column | None:
+        """The row identity, if it is the primary key."""
+        first = self.column(self.primary_key[0])
+        return first if first.hidden else None
+
     @property
     def declared_key(self) -> tuple[str, ...]:
         """The primary key that the schema declares; empty if it declares none."""
-        identified = any(column.hidden and not column.dropped for column in self.columns)
-        return () if identified else self.primary_key
+        return self.primary_key if self.identity is None else ()
 
     @cached_property
     def own_checks(self) -> tuple[Check, ...]:

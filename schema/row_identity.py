@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import chain, count
 
-from hornbeam_server.schema.model import Column, Default, DefaultKind, Identity
+from hornbeam_server.schema.model import Column, Default, DefaultKind, Identity, Relation
 from hornbeam_server.schema.types import ColumnType, Kind
 
 NAME = "rowid"
@@ -23,14 +23,27 @@ _GROUP_BITS = GROUP.bit_length()
 _SPREAD_BITS = 63 - _GROUP_BITS
 LAST = GROUP << _SPREAD_BITS
 """The last number that can be spread."""
+_NUMBERS = Default(DefaultKind.IDENTITY, identity=Identity(last=LAST))
 
 
 def row_identity(taken: Collection[str]) -> Column:
     """The hidden column of a relation whose declared columns have the names `taken`."""
     names = chain((NAME,), (f"{NAME}_{number}" for number in count(1)))
     name = next(name for name in names if name not in taken)
-    default = Default(DefaultKind.IDENTITY, identity=Identity(last=LAST))
-    return Column(name, ColumnType(Kind.BIGINT), nullable=False, default=default, hidden=True)
+    return Column(name, ColumnType(Kind.BIGINT), nullable=False, default=_NUMBERS, hidden=True)
+
+
+def is_row_identity(column: Column) -> bool:
+    return column.hidden and column.default == _NUMBERS
+
+
+def shared_identity_name(old: Relation, new: Relation) -> str:
+    """The name of a row identity, before or after a change of a relation, that a column has at the
+    other time; "" if there is none."""
+    for one, other in ((old, new), (new, old)):
+        if one.identity is not None and one.identity.name in other.visible_names:
+            return one.identity.name
+    return ""
 
 
 def spread(number: int) -> int:

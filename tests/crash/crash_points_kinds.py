@@ -15,13 +15,15 @@ from typing import Any
 from hornbeam_server.maintain.immediate.definition import define
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.database import Database
+from hornbeam_server.node.dependents import without_key
 from hornbeam_server.query.binding.renaming import renamed
 from hornbeam_server.schema.catalog import Catalog, State
-from hornbeam_server.schema.copies import Copy
+from hornbeam_server.schema.copies import Using, copies_for
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import UniqueViolation
-from hornbeam_server.schema.model import DeclaredView, Refresh
+from hornbeam_server.schema.model import DeclaredView, Refresh, Relation, Schema
 from hornbeam_server.schema.renames import Rename
+from hornbeam_server.schema.stages import added_names, first_stage, with_hidden
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
 from hornbeam_server.storage.snapshot import Snapshot
 from hornbeam_server.txlayer.commit.failpoints import Step
@@ -259,32 +261,42 @@ def _change_totals(name: str, passes: frozenset[Step], before: Catalog, *after: 
 
 
 async def _convert(database: Database) -> None:
-    """Give the texts of gifts other values, by a copy of the relation."""
-    if database.catalog.schema.relation("gift").column("g_text").nullable:
-        await database._copies.change(_converted)
+    """Give the texts of gifts other values, and drop the key of gifts, by two copies of the
+    relation, one after the other."""
+    if database.catalog.schema.relation("gift").declared_key:
+        stages = iter([True, False])
+        await database._copies.change(_converted, goes_on=lambda: next(stages))
     await database.keeper.wait_built()
 
 
 async def _converted(current: Catalog) -> Catalog:
-    """The shop, in which the texts of gifts are in upper case and not NULL."""
-    gift = current.schema.relation("gift")
-    columns = tuple(replace(c, nullable=c.nullable and c.name != "g_text") for c in gift.columns)
-    relation = replace(gift, columns=columns)
-    copy = Copy(relation, (("g_text", "upper(g_text)"),))
-    relations = tuple(relation if r.name == "gift" else r for r in current.schema.relations)
-    numbers = dict(current.incarnations)
-    again = {v.name for v in current.views if "gift" in v.path}
-    again |= {index.name for index in current.indexes if index.on in again}
-    numbers |= {name: numbers.get(name, 0) + 1 for name in again}
-    states = dict(current.states) | dict.fromkeys(again, State.BUILDING)
+    """The shop, in which the texts of gifts are in upper case, and gifts have no key; or the first
+    stage, in which they have the numbers that will be their key."""
+    gift = without_key(current.schema.relation("gift"))
+    schema, staged = _with_gift(current.schema, gift), current.staged
+    usings = (Using("gift", "g_text", "upper(g_text)"),)
+    stage = first_stage(current.schema, schema)
+    if stage is not None:
+        schema, usings = with_hidden(stage.base, stage.columns), ()
+        staged = added_names(current.schema, schema)
+    numbers, states = dict(current.incarnations), dict(current.states)
+    for index in current.indexes if stage is None else ():
+        if index.on == "gift" and not index.unique:
+            numbers[index.name], states[index.name] = numbers.get(index.name, 0) + 1, State.BUILDING
     return replace(
         current,
         version=current.version + 1,
-        schema=replace(current.schema, relations=relations),
-        copies=(copy,),
+        schema=schema,
+        copies=copies_for(current.schema, schema, usings),
+        staged=staged,
         incarnations=tuple(numbers.items()),
         states=tuple((name, state) for name, state in states.items() if name not in current.copy),
     )
+
+
+def _with_gift(schema: Schema, gift: Relation) -> Schema:
+    relations = tuple(gift if each.name == "gift" else each for each in schema.relations)
+    return replace(schema, relations=relations)
 
 
 async def _exchange_names(database: Database) -> None:
@@ -444,7 +456,7 @@ KINDS = (
         catalog=totals(),
     ),
     Kind(
-        "values converted",
+        "values converted and a key dropped",
         (
             _asking("other", "UPDATE gift SET g_text = 'RED' WHERE g_id = 1"),
             _convert,

@@ -77,8 +77,8 @@ async def contents(database: Database) -> Contents:
     assert set(catalog.state.values()) <= {State.READABLE}
     found = {}
     for name in (*catalog.schema.names, *catalog.view, *catalog.index):
-        columns = catalog.layout(name).column_names
-        kept = [i for i, column in enumerate(columns) if column not in VOLATILE]
+        columns = catalog.layout(name).columns
+        kept = [i for i, c in enumerate(columns) if c.name not in VOLATILE and not c.dropped]
         rows = await stored_rows(database, name, at)
         found[name] = Counter(tuple(row[i] for i in kept) for row in rows)
     for name in catalog.immediate_view:

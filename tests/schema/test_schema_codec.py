@@ -22,7 +22,7 @@ from hornbeam_server.schema.catalog import (
 from hornbeam_server.schema.codec import decode_catalog, encode_catalog
 from hornbeam_server.schema.copies import Copy, copies_for
 from hornbeam_server.schema.counters import Beginning
-from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.ddl import load_ddl, render_ddl
 from hornbeam_server.schema.enumerated import in_positions
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import (
@@ -36,6 +36,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
+from hornbeam_server.schema.stages import added_names, first_stage, undone, with_hidden
 from hornbeam_server.schema.types import JSONB, ColumnType, Declared, Kind, array_of
 from hornbeam_server.schema.views import (
     Computed,
@@ -559,3 +560,28 @@ def test_copies_that_take_numbers_raise_the_format_number_and_are_decoded() -> N
         assert decode_catalog(form) == catalog
     assert catalog.counters["r", "c"].sequence == "r_c_seq"
     assert catalog.sequences["s"].relation == ""
+
+
+STAGED = (Path(__file__).parent / "fixtures" / "catalog_18_stages.json").read_bytes()
+"""A catalog between the two stages of a change: a relation gets a key from a new sequence, and
+another one has none any more."""
+
+
+def test_changes_in_two_stages_raise_the_format_number_and_are_decoded() -> None:
+    before = load_ddl("CREATE TABLE r (a INT PRIMARY KEY); CREATE TABLE t (a INT);")
+    after = load_ddl(
+        "CREATE SEQUENCE s; CREATE TABLE r (a INT NOT NULL);"
+        " CREATE TABLE t (a INT, b INT DEFAULT nextval('s') PRIMARY KEY);"
+    )
+    stage = first_stage(before, after)
+    assert stage is not None
+    schema = with_hidden(stage.base, stage.columns)
+    names = added_names(before, schema)
+    assert names == (("r", "rowid"), ("t", "b"), ("", "s"))
+    catalog = Catalog(1, schema, Forest(("r", "t")), staged=names)
+    assert encode_catalog(catalog) == STAGED
+    assert decode_catalog(STAGED) == catalog
+    assert render_ddl(undone(schema, names)) == render_ddl(before)
+    for copy in copies_for(before, schema):
+        copied = encode_catalog(Catalog(1, before, Forest(("r", "t")), copies=(copy,)))
+        assert copied.startswith(b'{"format":18,')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from contextlib import asynccontextmanager
 
@@ -14,11 +15,12 @@ from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.node.settings import load_settings
 from hornbeam_server.schema.ddl import render_ddl
 from hornbeam_server.schema.errors import (
+    BeingLoaded,
     ForeignKeyViolation,
     HornbeamError,
     NotNullViolation,
     SchemaError,
-    StalePlan,
+    Unavailable,
     UniqueViolation,
 )
 from hornbeam_server.txlayer.ddl.relation_copies import RelationCopies
@@ -208,25 +210,137 @@ async def test_columns_of_a_new_key_come_before_the_key(tmp_path):
         await require_right(database)
 
 
-async def test_a_change_between_the_columns_and_their_key_is_kept(tmp_path, monkeypatch):
+NEW_KEY = "ALTER TABLE person ADD p_no SERIAL PRIMARY KEY"
+NO_KEY = "ALTER TABLE person DROP CONSTRAINT person_pkey"
+
+
+async def test_a_key_is_dropped(tmp_path):
+    """Rows get a hidden number, also those that transactions write during the change. Then rows may
+    be equal, and a key is added again."""
     async with opened(tmp_path) as database:
-        change, changes = RelationCopies.change, []
-
-        async def between(self, make, **options):
-            changes.append(make)
-            if len(changes) == 2:
-                other = "CREATE TABLE other (k INT PRIMARY KEY);"
-                await apply(database, render_ddl(database.catalog.schema) + other)
-            await change(self, make, **options)
-
-        ddl = render_ddl(database.catalog.schema).replace(
-            "p_team INTEGER", "p_team INTEGER, p_no SERIAL PRIMARY KEY", 1
-        )
-        monkeypatch.setattr(RelationCopies, "change", between)
-        with pytest.raises(StalePlan, match="in force"):
-            await apply(database, ddl)
-        assert "p_no" in database.catalog.schema.relation("person").visible_names
-        assert "other" in database.catalog.schema
+        await alter(database, "ALTER TABLE person ADD PRIMARY KEY (p_id)")
+        before = await database.fetch("SELECT * FROM person ORDER BY p_id")
+        plan = await alter(database, NO_KEY)
+        assert [row.name for row in plan.rewritten()] == ["person", "person"]
+        details = {row.name: row.detail for row in plan.changes.rows() if row.action == "change"}
+        assert details["person"].startswith("none; a hidden number")
         assert key_of(database) == ()
+        assert "PRIMARY KEY" not in render_ddl(database.catalog.schema).partition("badge")[0]
+        assert await database.fetch("SELECT * FROM person ORDER BY p_id") == before
+        await require_right(database)
+        await run(database, "INSERT INTO person (p_id) VALUES (1), (1), (9)")
+        with pytest.raises(NotNullViolation):
+            await run(database, "INSERT INTO person (p_name) VALUES ('z')")
+        found = await database.fetch("SELECT count(*), count(DISTINCT rowid) FROM person")
+        assert found == [(7, 7)]
+        with pytest.raises(UniqueViolation, match="primary key: 1 value is"):
+            await alter(database, "ALTER TABLE person ADD PRIMARY KEY (p_id)")
+        await run(database, "DELETE FROM person WHERE p_id = 1 AND p_name IS NULL")
+        await alter(database, "ALTER TABLE person ADD PRIMARY KEY (p_id)")
+        assert key_of(database) == ("p_id",)
+        await require_right(database)
+
+
+async def test_transactions_go_on_while_a_key_is_dropped(tmp_path, monkeypatch):
+    """Also between the two stages and during both of them. No client sees the hidden column."""
+    async with opened(tmp_path) as database:
+        await alter(database, "ALTER TABLE person ADD PRIMARY KEY (p_id)")
+        many = [[i, f"n{i}", i % 5] for i in range(10, 300)]
+        await database.load("person", ["p_id", "p_name", "p_team"], many)
+        filled, steps, tries = RelationCopies._filled, random.Random(4), []
+        free = itertools.count(1_000)
+
+        async def writes():
+            for _ in range(4):
+                one, other = steps.sample(range(10, 60), 2)
+                await run(
+                    database,
+                    f"DELETE FROM person WHERE p_id = {one}",
+                    f"INSERT INTO person VALUES ({one}, 'again {steps.random()}', 9)",
+                    f"UPDATE person SET p_id = {next(free)} WHERE p_id = {other}",
+                    f"INSERT OR REPLACE INTO person (p_id, p_team) VALUES ({other}, 4)",
+                )
+
+        async def held(self, names):
+            await writes()
+            shown = await database.fetch("SELECT * FROM person LIMIT 1")
+            assert len(shown[0]) == 3
+            await asyncio.gather(filled(self, names), writes())
+            tries.append(await database.fetch("SELECT * FROM person ORDER BY p_id"))
+
+        monkeypatch.setattr(RelationCopies, "_filled", held)
+        await alter(database, NO_KEY)
+        assert len(tries) == 2
+        assert await database.fetch("SELECT * FROM person ORDER BY p_id") == tries[-1]
+        await require_right(database)
+
+
+async def test_a_second_stage_that_fails_undoes_the_first_one(tmp_path):
+    """The new columns and sequences are gone, and another try begins again."""
+    async with opened(tmp_path) as database:
+        before = render_ddl(database.catalog.schema)
+        wrong = "ALTER TABLE person ADD p_no INT DEFAULT 5, ADD PRIMARY KEY (p_no)"
+        for _ in range(2):
+            with pytest.raises(UniqueViolation, match="primary key"):
+                await alter(database, wrong)
+            assert render_ddl(database.catalog.schema) == before
+            assert database.catalog.staged == ()
+            await require_right(database)
+        sequence = "CREATE SEQUENCE s; "
+        text = before.replace("p_team INTEGER", "p_team INTEGER, p_no INT DEFAULT nextval('s')", 1)
+        await apply(database, sequence + text.replace("nextval('s')", "nextval('s') PRIMARY KEY"))
+        numbers = await database.fetch("SELECT p_no FROM person ORDER BY p_no")
+        assert numbers == [(1,), (2,), (3,), (4,)]
+        await require_right(database)
+
+
+async def test_no_other_change_comes_between_two_stages(tmp_path, monkeypatch):
+    async with opened(tmp_path) as database:
+        change, refused = RelationCopies._change, []
+
+        async def between(self, *arguments):
+            if database.catalog.staged and not refused:
+                other = "CREATE TABLE other (k INT PRIMARY KEY);"
+                refused.append(True)
+                with pytest.raises(BeingLoaded, match="another change of the schema"):
+                    await apply(database, render_ddl(database.catalog.schema) + other)
+            await change(self, *arguments)
+
+        monkeypatch.setattr(RelationCopies, "_change", between)
+        await alter(database, NEW_KEY)
+        assert refused
+        assert key_of(database) == ("p_no",)
+        await require_right(database)
+
+
+async def test_the_next_leader_undoes_the_first_stage(tmp_path, monkeypatch):
+    async with opened(tmp_path) as database:
+        before = render_ddl(database.catalog.schema)
+        stopped, change = asyncio.Event(), RelationCopies._change
+
+        async def held(self, *arguments):
+            if database.catalog.staged:
+                stopped.set()
+                await asyncio.Event().wait()
+            await change(self, *arguments)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(RelationCopies, "_change", held)
+            asked = asyncio.ensure_future(alter(database, NEW_KEY))
+            await stopped.wait()
+            await database.close()
+            with pytest.raises(Unavailable):
+                await asked
+        staged = database.catalog.staged
+    async with await Database.open(load_settings(data=tmp_path)) as database:
+        assert staged
         await database.keeper.wait_built()
+        assert database.catalog.staged == ()
+        assert database.catalog.copies == ()
+        assert render_ddl(database.catalog.schema) == before
+        await require_right(database)
+        await run(database, "INSERT INTO person VALUES (9, 'z', 1)")
+        await alter(database, NEW_KEY)
+        assert key_of(database) == ("p_no",)
+        assert await database.fetch("SELECT p_no FROM person WHERE p_id = 9") == [(5,)]
         await require_right(database)

@@ -21,7 +21,7 @@ own tables or tables that are not needed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -120,8 +120,7 @@ class CatalogKeeper:
         # Not earlier: a change made meanwhile would be built as of a timestamp before it.
         self._leading, self._build_at = (claim, barrier), at
         self._begin_builds()
-        if self.state.catalog.copies:
-            self.tasks.spawn(self.abandon_copies(self.state.catalog.copies))
+        self.tasks.spawn(self._give_up_changes())
         self.tasks.spawn(self._tidy_up(barrier))
 
     @property
@@ -329,6 +328,23 @@ class CatalogKeeper:
             return copy_records.abandoned(current, copies)
 
         await self._persistently(partial(self.change, make))
+
+    async def undo(self, staged: Collection[tuple[str, str]]) -> None:
+        """Drop what the first stage of a change has added, if it is still `staged`, however long a
+        service does not answer. Raises Replaced."""
+
+        async def make(current: Catalog) -> Catalog:
+            return copy_records.undone(current, staged)
+
+        await self._persistently(partial(self.change, make))
+
+    async def _give_up_changes(self) -> None:
+        """Give up the change of a former leader, for which no client waits any more."""
+        catalog = self.state.catalog
+        if catalog.copies:
+            await self.abandon_copies(catalog.copies)
+        if catalog.staged:
+            await self.undo(catalog.staged)
 
     async def _take_over(self, names: Iterable[str]) -> None:
         async with self.changing:

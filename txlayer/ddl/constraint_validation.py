@@ -113,7 +113,7 @@ async def _check_keys(current: Catalog, new: Catalog, count: Count) -> None:
     """Check that rows have the keys that they get in new copies: they have values, and differ."""
     for copy in new.copies if not current.copies else ():
         relation, key = current.schema.relation(copy.relation), copy.target.primary_key
-        if not copy.moves_key(relation):
+        if not copy.may_share_key(relation):
             continue
         parts = tuple(map(KeyPart, key))
         index = DeclaredIndex(copy.key_index, relation.name, parts, unique=True)

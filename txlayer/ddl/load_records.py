@@ -45,7 +45,7 @@ def begun(catalog: Catalog, relations: Sequence[str], identity: str) -> Catalog:
             f"Another load is under way, of {', '.join(catalog.load.relations)}.",
             cure="End it, or give it up: hornbeam load --cancel.",
         )
-    if catalog.copies:
+    if catalog.copies or catalog.staged:
         raise being_copied(catalog)
     for name in relations:
         if name not in catalog.schema:

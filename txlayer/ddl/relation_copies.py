@@ -12,7 +12,10 @@ A relation whose columns get other values (`schema/copies.py`) is copied:
    indexes on columns with other values, are built again. The old table is dropped.
 
 Until 3 the schema in force is the old one, so a failure drops the copy, and nothing has changed. A
-node that begins to lead drops the copies that it finds: the client that waits for them is gone.
+change may have two stages (`schema/stages.py`), each with copies of its own. No other change of the
+schema comes between them, and a failure of the second one undoes the first one. A node that begins
+to lead drops the copies, and undoes the first stage, that it finds: the client that waits for the
+change is gone.
 """
 
 from __future__ import annotations
@@ -35,6 +38,11 @@ POLL_S = 0.05
 Make = Callable[[Catalog], Awaitable[Catalog]]
 
 
+def _ends() -> bool:
+    """Goes on after the first stage: no."""
+    return False
+
+
 class RelationCopies:
     """Carries out changes of the schema, those that need copies of relations in three steps."""
 
@@ -44,16 +52,36 @@ class RelationCopies:
         self._ids = ids
 
     async def change(
-        self, make: Make, *, external: bool = False, renames: Sequence[Rename] = ()
+        self,
+        make: Make,
+        *,
+        external: bool = False,
+        renames: Sequence[Rename] = (),
+        goes_on: Callable[[], bool] = _ends,
     ) -> None:
         """Put the result of `make` into force, as `CatalogKeeper.change` does. If it has copies,
         they are filled first, and `make` is called again with the catalog that is then in force.
+        `goes_on` says after the first stage whether there is a second one, for which `make` is
+        called in the same way.
 
-        Raises the errors of `CatalogKeeper.change`, and those of `Converter` for a stored row that
-        does not fit; nothing has changed then.
+        Raises the errors of `CatalogKeeper.change`, those of `Converter` for a stored row that does
+        not fit, and BeingLoaded while another change is under way; nothing has changed then.
         """
         self._keeper.led()
-        await self._keeper.tasks.carry_out(self._change(make, external, renames))
+        await self._keeper.tasks.carry_out(self._stages(make, external, renames, goes_on))
+
+    async def _stages(
+        self, make: Make, external: bool, renames: Sequence[Rename], goes_on: Callable[[], bool]
+    ) -> None:
+        await self._change(make, external, renames)
+        if not goes_on():
+            return
+        staged = self._keeper.state.catalog.staged
+        try:
+            await self._change(make, external, ())
+        except HornbeamError:
+            await self._keeper.undo(staged)
+            raise
 
     async def _change(self, make: Make, external: bool, renames: Sequence[Rename]) -> None:
         copies: tuple[Copy, ...] = ()
@@ -61,6 +89,7 @@ class RelationCopies:
 
         async def plan(current: Catalog) -> Catalog:
             planned = await make(current)
+            copy_records.require_stage(planned, current)
             schema = current.schema
             found = (seeded(c, schema.relation(c.relation), seed()) for c in planned.copies)
             return replace(planned, copies=tuple(found))

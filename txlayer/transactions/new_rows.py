@@ -10,7 +10,7 @@ from hornbeam_server.schema.assignment import assign, assign_all_of_file
 from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Relation
-from hornbeam_server.schema.row_identity import spread
+from hornbeam_server.schema.row_identity import is_row_identity, spread
 from hornbeam_server.schema.rows import has_null
 from hornbeam_server.schema.sequences import differs_by_row
 from hornbeam_server.schema.sqltext import shown
@@ -108,7 +108,7 @@ class NewRows:
                 number = await self._numbers.next(
                     self._state.catalog.counters[relation.name, column.name]
                 )
-                return spread(number) if column.hidden else column.type.coerce(number)
+                return spread(number) if is_row_identity(column) else column.type.coerce(number)
             case Default(kind=DefaultKind.UUID):
                 found = self._uuids.next()
                 return found if column.type.kind is Kind.UUID else str(found)
