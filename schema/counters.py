@@ -39,8 +39,9 @@ class Beginning:
 class Counter:
     """The counter of an identity column, or of a declared sequence, which has the relation
     `SEQUENCE`: it counts as `identity` says, up to `last`; the counter with this `number` began at
-    `at`. `again`: the number behind `last`, with CYCLE. `sequence`: the name for nextval; "" for
-    the row identity, which has none."""
+    `at`. `again`: the number behind `last`, with CYCLE. `first`: the bound of a sequence at its
+    other end, before which it has no number. `sequence`: the name for nextval; "" for the row
+    identity, which has none."""
 
     relation: str
     column: str
@@ -51,6 +52,7 @@ class Counter:
     cell: str
     """The names of relation and column in the keys of its cells."""
     again: int | None = None
+    first: int | None = None
     sequence: str = ""
     written: str = ""
     """The relation or the declared sequence in SQL."""
@@ -70,12 +72,14 @@ def counters_of(
     `SEQUENCE` and their names. Those of `copies`, which are not in force yet, count already."""
     begun = {(one.relation, one.column): one for one in beginnings}
     found = {}
-    for key, identity, last, again, sequence in chain(_counted(schema), _counted_by(copies)):
+    for key, identity, (last, again, first), sequence in chain(
+        _counted(schema), _counted_by(copies)
+    ):
         began = begun.get(key, Beginning(*key, 0, identity.start))
         cell = began.cell or "\0".join(key)
         written = spelled(key[0] or key[1], schema.spaces)
         found[key] = Counter(
-            *key, began.number, began.at, identity, last, cell, again, sequence, written
+            *key, began.number, began.at, identity, last, cell, again, first, sequence, written
         )
     return found
 
@@ -85,11 +89,13 @@ def sequence_names(schema: Schema) -> frozenset[str]:
     return frozenset(name for *_, name in _counted(schema) if name)
 
 
-_Counted = tuple[tuple[str, str], Identity, int, int | None, str]
+_Ends = tuple[int, int | None, int | None]
+"""The last number, the number behind it, and the bound at the other end."""
+_Counted = tuple[tuple[str, str], Identity, _Ends, str]
 
 
 def _counted(schema: Schema) -> Iterator[_Counted]:
-    """Key, numbers, last number, number behind it, and name of each sequence."""
+    """Key, numbers, ends, and name of each sequence."""
     for relation in schema.relations:
         yield from _identities(relation.name, relation.columns)
     yield from map(_of_sequence, schema.sequences)
@@ -110,15 +116,14 @@ def _identities(relation: str, columns: Iterable[Column]) -> Iterator[_Counted]:
         edge = numbers[-1] if identity.increment > 0 else numbers[0]
         last = edge if identity.last is None else identity.last
         name = "" if column.hidden else sequence_of_column(relation, column.name)
-        yield (relation, column.name), identity, last, None, name
+        yield (relation, column.name), identity, (last, None, None), name
 
 
 def _of_sequence(sequence: DeclaredSequence) -> _Counted:
-    return (SEQUENCE, sequence.name), sequence.numbers, *_ends(sequence), sequence.name
+    return (SEQUENCE, sequence.name), sequence.numbers, _ends(sequence), sequence.name
 
 
-def _ends(sequence: DeclaredSequence) -> tuple[int, int | None]:
-    """The last number of a sequence, and the number behind it."""
+def _ends(sequence: DeclaredSequence) -> _Ends:
     up = sequence.increment > 0
     last, first = (sequence.most, sequence.least) if up else (sequence.least, sequence.most)
-    return last, first if sequence.cycle else None
+    return last, first if sequence.cycle else None, first

@@ -194,6 +194,7 @@ class CatalogKeeper:
             copy_records.require_same(made, current)
             await claim.put_in_force(current.version)
             catalog = with_numbers(made, current, claim.number)
+            await self._require_bounds(catalog, current)
             new = tables_of(catalog) - tables_of(current)
             await create_tables(self._store, sorted(new), load_records.splits(catalog, splits))
             self._steps(Step.TABLES_CREATED)
@@ -216,6 +217,15 @@ class CatalogKeeper:
             gone = tables_of(current) - tables_of(catalog)
             if gone:
                 self.tasks.spawn(self._drop_unread(gone, catalog.version))
+
+    async def _require_bounds(self, catalog: Catalog, current: Catalog) -> None:
+        """Require that counters whose bounds change are within them. Raises InvalidRequest."""
+        for key, counter in catalog.counters.items():
+            before = current.counters.get(key)
+            if before is None or before.number != counter.number:
+                continue
+            if (before.last, before.first) != (counter.last, counter.first):
+                await self._manager.require_bounds(before, counter)
 
     async def _begin_behind(self, catalog: Catalog, current: Catalog) -> None:
         """Move identity columns whose start changes while their counter stays the same."""

@@ -21,7 +21,7 @@ from types import MappingProxyType
 
 from hornbeam_server.query.parsing.sequence_calls import SequenceCall
 from hornbeam_server.schema.counters import SEQUENCE, Counter
-from hornbeam_server.schema.errors import LimitExceeded, SqlError
+from hornbeam_server.schema.errors import InvalidRequest, LimitExceeded, SqlError
 from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.storage.ports import NEWEST, TableStore
 
@@ -101,7 +101,30 @@ class IdentityBlocks:
             self._blocks.pop(_key(counter), None)
         return True
 
+    async def require_bounds(self, before: Counter, after: Counter) -> None:
+        """Require that the bounds of a changed counter leave out neither the last number that this
+        node has given nor the next one. Raises InvalidRequest."""
+        following, begun = await self._next(before)
+        given = following - before.identity.increment
+        least = given if begun else following
+        words = ("MINVALUE", "MAXVALUE")[:: 1 if after.identity.increment > 0 else -1]
+        if _before(after, after.last, given):
+            raise _left_out(after, given, f"{words[1]} {after.last}")
+        if after.first is not None and _before(after, least, after.first):
+            raise _left_out(after, least, f"{words[0]} {after.first}")
+
     # ------------------------------------------------------------ inside
+
+    async def _next(self, counter: Counter) -> tuple[int, bool]:
+        """The number that this node would give, which may be behind the last one, and whether
+        numbers have been given."""
+        block = self._blocks.get(_key(counter))
+        if block is not None:
+            return block.rest.start, True
+        (cell,) = await self._store.get(TABLE, [_cell(counter)], NEWEST)
+        if cell is None:
+            return counter.at, False
+        return int(_NUMBER.unpack(cell.value)[0]), True
 
     def _block(self, counter: Counter) -> _Block:
         """The rest of the counter's block, under its present increment and last number."""
@@ -181,6 +204,19 @@ def _exhausted(counter: Counter) -> LimitExceeded:
         f"Identity column {counter.relation}.{counter.column} has no number behind {counter.last}.",
         cure=f"ALTER TABLE {counter.written} ALTER COLUMN {identifier(counter.column)} RESTART WITH"
         " n, where n is free, or give the number in INSERT.",
+    )
+
+
+def _left_out(counter: Counter, number: int, bound: str) -> InvalidRequest:
+    shown = counter.shown
+    restart = (
+        f"ALTER SEQUENCE {counter.written} RESTART"
+        if counter.relation == SEQUENCE
+        else f"ALTER TABLE {counter.written} ALTER COLUMN {identifier(counter.column)} RESTART"
+    )
+    return InvalidRequest(
+        f"{shown[0].upper()}{shown[1:]} has come to {number}, which {bound} leaves out.",
+        cure=f"Give another bound, or write {restart} WITH n before it.",
     )
 
 

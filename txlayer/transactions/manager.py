@@ -590,6 +590,11 @@ class TransactionManager:
             await self._committer.drain()
             yield
 
+    async def require_bounds(self, before: Counter, after: Counter) -> None:
+        """Require that the new bounds of a counter leave out neither its last number at this node
+        nor its next one. Raises InvalidRequest."""
+        await self._identity.require_bounds(before, after)
+
     async def move_to(self, counter: Counter, number: int) -> None:
         """Make `number` the next number of an identity column, unless the column is past it."""
         await self._identity.move_to(counter, number)
