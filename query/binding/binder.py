@@ -29,7 +29,7 @@ relations, readable views, CTEs, VALUES, subqueries and the table functions `ran
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -64,6 +64,7 @@ from hornbeam_server.query.binding.names import (
     Frame,
     Item,
     OutputColumn,
+    Place,
     Target,
     ambiguous,
     derived_item,
@@ -80,6 +81,9 @@ from hornbeam_server.query.binding.whole_rows import (
     TAKERS,
     TEXTS,
     WholeRow,
+    cells_of,
+    keeps_values,
+    named_row,
     text_of_row,
     written_out,
 )
@@ -92,6 +96,7 @@ from hornbeam_server.query.dialect.common_decimals import (
     mark_operands_that_meet,
     mark_sides,
     mark_values_that_meet,
+    recursive_array,
     recursive_type,
     type_parameters,
 )
@@ -195,6 +200,7 @@ to a subquery. The value is the column's type, None if unknown."""
 _TABLE_PARTS = {"this", "alias", "joins", "db", "catalog"}
 """The allowed parts of a FROM item. Other parts, such as PIVOT, TABLESAMPLE and AT, are refused."""
 _CALL_PARTS = _TABLE_PARTS | {"ordinality"}
+_JOIN_PARTS = {"this", "on", "using", "side", "kind", "method"}
 _PART_NAMES = {"pivots": "PIVOT", "sample": "TABLESAMPLE", "when": "AT", "version": "AT"}
 
 
@@ -265,7 +271,8 @@ Scope = dict[str, _Shape]
 class _Select:
     """The binder's state for one SELECT or write. `aliases` are the names that the statement gives
     to output columns, `figured` those that it does not (`query/parsing/output_names.py`), and
-    `twice` the names of several different output columns. `names_outputs`: the clause that is bound
+    `twice` the names of several different output columns. `values` has what the first output column
+    of each name is: a column of FROM, or an expression. `names_outputs`: the clause that is bound
     knows `aliases` in expressions."""
 
     frame: Frame
@@ -274,6 +281,7 @@ class _Select:
     aliases: dict[str, exp.Expr] = field(default_factory=dict)
     figured: dict[str, exp.Expr] = field(default_factory=dict)
     twice: set[str] = field(default_factory=set)
+    values: dict[str, exp.Expr | Place] = field(default_factory=dict)
     rows: dict[str | int, WholeRow] = field(default_factory=dict)
     """The output columns that are whole rows, by their names and by their places, from 1."""
     names_outputs: bool = False
@@ -281,6 +289,10 @@ class _Select:
     def output(self, name: str) -> exp.Expr | None:
         """The expression of the output column `name`, if it is no plain column."""
         return self.aliases.get(name) or self.figured.get(name)
+
+    def add_output(self, name: str, value: exp.Expr | Place) -> None:
+        if self.values.setdefault(name, value) != value:
+            self.twice.add(name)
 
 
 class _Binder:
@@ -915,30 +927,44 @@ class _Binder:
         """Bind a key of ORDER BY or GROUP BY that is the name of an output column; False if it is
         none."""
         inner = node.unnest()
-        if not isinstance(inner, exp.Column) or inner.table or select.output(inner.name) is None:
+        if not isinstance(inner, exp.Column) or inner.table:
             return False
         if inner.name in select.twice:
             raise SqlError(
                 f"{inner.name} is the name of several output columns{at(inner, self.sql)}.",
                 cure="Name the columns with AS, or write the number of the column.",
             )
+        if select.output(inner.name) is None:
+            _qualify_output(inner, select)
+            return False
         inner.meta["alias"] = True
         return True
 
     def _complete_group(self, node: exp.Select, select: _Select) -> None:
         """Add the columns to GROUP BY that follow from a primary key in it."""
-        number = select.gathered.select
-        for column in dependent_columns(node, self.targets, number, self.catalog.schema):
-            added = column.copy()
-            self.targets[id(added)] = self.targets[id(column)]
+        number, schema = select.gathered.select, self.catalog.schema
+        for added, target in dependent_columns(node, self.targets, self._starred(), number, schema):
+            self.targets[id(added)] = target
             self.nodes.append(added)
             node.args["group"].append("expressions", added)
+
+    def _starred(self) -> dict[int, list[tuple[Target, str]]]:
+        """The columns of each `*`, with their visible names, by the id of the node."""
+        return {
+            id(star): [
+                (Target(number, item, column), name) for (number, item, column, name), _ in found
+            ]
+            for star, found in self.stars
+        }
 
     def _visit(self, node: exp.Expr) -> None:
         """Mark a FROM item as checked. Raises Unsupported for parts that would change its rows."""
         self.visited.add(id(node))
         parts = node.args if isinstance(node, exp.Table) else ("pivots", "sample")
         known = _TABLE_PARTS if isinstance(node.this, exp.Identifier) else _CALL_PARTS
+        self._require_parts(node, parts, known)
+
+    def _require_parts(self, node: exp.Expr, parts: Iterable[str], known: Collection[str]) -> None:
         for part in parts:
             if node.args.get(part) and part not in known:
                 what = _PART_NAMES.get(part, part.upper())
@@ -998,10 +1024,7 @@ class _Binder:
                 f"ORDER BY of SELECT DISTINCT names no output column{at(key, self.sql)}.",
                 cure="Add the expression to the SELECT list, or write GROUP BY.",
             )
-        stars = {
-            id(star): [Target(number, item, column) for (number, item, column, _), _ in entries]
-            for star, entries in self.stars
-        }
+        stars = {star: [target for target, _ in found] for star, found in self._starred().items()}
         key = foreign_key(node, self.targets, stars)
         if key is not None:
             raise SqlError(
@@ -1241,6 +1264,7 @@ class _Binder:
         """Bind a join with the items left of it, and record which aliases its condition restricts.
         Adds the joined aliases to `left`."""
         method, kind, side = (join.args.get(key) or "" for key in ("method", "kind", "side"))
+        self._require_parts(join, join.args, _JOIN_PARTS)
         if method == "POSITIONAL":
             raise Unsupported(
                 f"POSITIONAL JOIN is not supported{at(join, self.sql)}.", cure="Join on a column."
@@ -1355,15 +1379,12 @@ class _Binder:
                 f"A SELECT has more than {MAX_COLUMNS} columns.", cure="Select fewer columns."
             )
         columns: list[OutputColumn] = []
-        values: dict[str, exp.Expr] = {}
         open_ = False
         for node in list(with_ordered_stars(nodes, select.frame)):
             node = self._shown(node, len(columns) + 1, select)  # noqa: PLW2901
             star = _star(node)
             if star is not None:
-                starred = self._star(node, star, select)
-                columns += starred
-                select.twice |= {c.name for c in starred if values.setdefault(c.name, star) != star}
+                columns += self._star(node, star, select)
                 open_ = open_ or select.frame.open()
                 continue
             name = output_name(node)
@@ -1376,13 +1397,18 @@ class _Binder:
             small = is_smallint(value, self._is_small_column)
             columns.append(OutputColumn(name, type_, number, small))
             open_ = open_ or _has_many(node)
-            inner = value.unnest()
-            if values.setdefault(name, inner) != inner:
-                select.twice.add(name)
+            select.add_output(name, self._place(value.unnest(), select))
             if isinstance(node, exp.Alias) and name not in select.rows:
                 names = select.figured if FIGURED in node.meta else select.aliases
                 names.setdefault(name, value)
         return _Shape(tuple(columns), open_)
+
+    def _place(self, value: exp.Expr, select: _Select) -> exp.Expr | Place:
+        """The column of this SELECT's FROM that `value` is; otherwise `value`."""
+        target = self.targets.get(id(value))
+        if target is None or target.select != select.frame.select:
+            return value
+        return target.item.alias, value.name
 
     def _star(self, node: exp.Expr, star: exp.Star, select: _Select) -> list[OutputColumn]:
         table = node.args.get("table") if isinstance(node, exp.Column) else None
@@ -1407,12 +1433,17 @@ class _Binder:
             if name not in replaced:
                 self._use(item, column, self._gathered_of(item, select))
         self.stars.append((star, [(e, renames.get(e[3], e[1].shown(e[3]))) for e in kept]))
-        return [
+        columns = [
             OutputColumn(renames.get(name, name), self._type(replaced[name]))
             if name in replaced
             else replace(column, name=renames.get(name, item.shown(name)))
             for _, item, column, name in kept
         ]
+        for column, (number, item, _, name) in zip(columns, kept, strict=True):
+            joined = table is None and select.frame.merged.get(name, item) is None
+            plain = number == select.frame.select and not joined and name not in replaced
+            select.add_output(column.name, (item.alias, name) if plain else star)
+        return columns
 
     def _star_entries(
         self, node: exp.Expr, star: exp.Expr, table: exp.Expr | None, select: _Select
@@ -1474,6 +1505,9 @@ class _Binder:
         elif isinstance(node, exp.Cast) and node.is_type(*TEXTS) and _is_tuple(node.this):
             self._write_tuple(node.this, select)
         else:
+            if keeps_values(node):
+                for child in list(node.iter_expressions()):
+                    _name_columns(child)
             self._children(node, select, bound)
 
     def _row(
@@ -1520,6 +1554,7 @@ class _Binder:
                 return node if isinstance(node, exp.Alias) else column
         exists = isinstance(node.parent.parent, exp.Exists) if node.parent else False
         if node.parent is not self.outermost and not exists:
+            _name_columns(value)
             return node
         row = None if _star(node) is not None else self._row(select, value)
         if row is not None and exists:
@@ -1978,8 +2013,14 @@ def _row_as_value(what: str) -> Unsupported:
 
 
 def _is_tuple(node: exp.Expr) -> bool:
-    inner = node.unnest()
-    return isinstance(inner, exp.Tuple) and bool(inner.expressions)
+    return bool(cells_of(node))
+
+
+def _name_columns(node: exp.Expr) -> None:
+    """Write a row `(a, b)` that is a value with the names of its columns."""
+    value = node.this if isinstance(node, exp.Order) else node  # array_agg(ROW(…) ORDER BY …)
+    if cells := cells_of(value):
+        supersede(value, named_row(cells))
 
 
 def _names_value(key: exp.Expr, value: exp.Expr, select: _Select) -> bool:
@@ -1989,6 +2030,18 @@ def _names_value(key: exp.Expr, value: exp.Expr, select: _Select) -> bool:
         return False
     ordered = isinstance(key, exp.Ordered)
     return value.name in select.aliases or (ordered and value.name in select.figured)
+
+
+def _qualify_output(key: exp.Column, select: _Select) -> None:
+    """Write the column of FROM that is the only output column with the name `key`, if the name
+    alone means other columns of FROM, too."""
+    value, frame = select.values.get(key.name), select.frame
+    if not isinstance(value, tuple) or value[0].startswith(ANONYMOUS):
+        return
+    if key.name in frame.merged or len(frame.local(key.name)) > 1:
+        table, name = (exp.to_identifier(part, quoted=True) for part in value)
+        key.set("table", table)
+        key.set("this", name)
 
 
 def _output_row(key: exp.Expr, select: _Select) -> WholeRow | None:
@@ -2036,15 +2089,16 @@ def _label(column: OutputColumn) -> ColumnType | None:
 
 def _certain(column: OutputColumn) -> ColumnType | None:
     """The type of a column of a recursive CTE, if the recursive part cannot widen it: that of an
-    ENUM, and of an array, unless it is one of decimals."""
-    element = column.type and column.type.element
-    fixed = element is not None and element.kind is not Kind.DECIMAL
-    return column.type if fixed else _label(column)
+    ENUM, and of an array. An array of decimals gets room for all places."""
+    fixed = column.type is not None and column.type.element is not None
+    return recursive_array(column.type) or (column.type if fixed else _label(column))
 
 
 def _check_arrays(first: OutputColumn, second: OutputColumn) -> None:
     """Raise SqlError for a column of arrays whose elements become others in the recursive part."""
     if first.type is None or second.type is None or first.type.element is None:
+        return
+    if recursive_array(first.type) and recursive_array(second.type):
         return
     if first.type.stored() != second.type.stored():
         raise SqlError(
@@ -2064,7 +2118,8 @@ def _of_recursion(
 ) -> tuple[OutputColumn, ...]:
     """The columns of a recursive CTE. Notes which decimals its two parts cast."""
     targets = [
-        recursive_type(a.name, a.number, _number_of(b)) for a, b in zip(first, second, strict=True)
+        recursive_array(a.type) or recursive_type(a.name, a.number, _number_of(b))
+        for a, b in zip(first, second, strict=True)
     ]
     sides = (query.this, query.expression)
     mark_sides(sides, [column.name for column in first], targets)

@@ -6,7 +6,7 @@ so that every later stage finds a complete GROUP BY.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
@@ -20,24 +20,27 @@ Key = tuple[str, str]
 """(alias of an item in FROM, column)."""
 
 
+Stars = Mapping[int, Sequence[tuple[Target, str]]]
+"""The columns of each `*`, with their visible names, by the id of the node."""
+
+
 def dependent_columns(
-    node: exp.Select, targets: Mapping[int, Target], number: int, schema: Schema
-) -> list[exp.Column]:
-    """The references in SELECT number `number` to columns that are not in its GROUP BY, but follow
+    node: exp.Select, targets: Mapping[int, Target], stars: Stars, number: int, schema: Schema
+) -> list[tuple[exp.Column, Target]]:
+    """References to the columns in SELECT number `number` that are not in its GROUP BY, but follow
     from a primary key that is; one for each column. `targets` has the targets of references by the
     id of the node."""
     group = node.args.get("group")
     if group is None or any(value for name, value in group.args.items() if name not in _PLAIN):
         return []
     grouped = {key for each in group.expressions if (key := _key(each, node, targets, number))}
-    found: dict[Key, exp.Column] = {}
-    for column in _outside_of_aggregates(node):
-        target = targets.get(id(column))
-        if target is None or target.select != number:
-            continue
+    found: dict[Key, tuple[exp.Column, Target]] = {}
+    for target, visible in _outside_of_aggregates(node, targets, stars):
         key = (target.item.alias, target.column.name)
-        if key not in grouped and _is_keyed(target, grouped, schema):
-            found.setdefault(key, column)
+        if key in grouped or key in found or target.select != number:
+            continue
+        if _is_keyed(target, grouped, schema):
+            found[key] = exp.column(visible, table=target.item.alias, quoted=True), target
     return list(found.values())
 
 
@@ -55,12 +58,16 @@ def _key(
     return (target.item.alias, target.column.name) if target and target.select == number else None
 
 
-def _outside_of_aggregates(node: exp.Select) -> Iterator[exp.Column]:
+def _outside_of_aggregates(
+    node: exp.Select, targets: Mapping[int, Target], stars: Stars
+) -> Iterator[tuple[Target, str]]:
+    """The columns that stand outside of aggregates, with their visible names."""
     clauses = [node.args.get(name) for name in ("having", "qualify", "order")]
     for part in [*node.expressions, *(clause for clause in clauses if clause is not None)]:
         for inner in part.walk(prune=_is_group_aggregate):
-            if isinstance(inner, exp.Column):
-                yield inner
+            if id(inner) in targets:
+                yield targets[id(inner)], inner.name
+            yield from stars.get(id(inner), ())
 
 
 def _is_group_aggregate(node: exp.Expr) -> bool:

@@ -8,13 +8,12 @@ subquery.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from hornbeam_server.query.dialect.functions import json_member
+from hornbeam_server.query.dialect.functions import object_text
 from hornbeam_server.query.dialect.grammar import IS_NOT
 from hornbeam_server.query.dialect.macros import call, macro
 from hornbeam_server.query.dialect.row_order import decided, precedes
@@ -60,12 +59,8 @@ class WholeRow:
 
     def document(self) -> exp.Expr:
         """The row as JSON, as row_to_json writes it."""
-        parts: list[exp.Expr] = []
-        for (name, _), cell in zip(self.columns, self.cells(), strict=True):
-            key = json.dumps(name, ensure_ascii=False)
-            parts += [exp.Literal.string(f"{',' if parts else '{'}{key}:"), json_member(cell)]
-        text = _concat([*parts, exp.Literal.string("}")])
-        return self.guarded(exp.cast(text, exp.DType.JSON, copy=False))
+        names = (name for name, _ in self.columns)
+        return self.guarded(object_text(zip(names, self.cells(), strict=True)))
 
     def canonical_document(self) -> exp.Expr:
         """The row as JSONB."""
@@ -90,9 +85,37 @@ def text_of_row(cells: Cells, types: Sequence[ColumnType | None]) -> exp.Expr:
     return _concat([*parts, exp.Literal.string(")")])
 
 
+def cells_of(node: exp.Expr) -> Cells:
+    """The columns of ROW(…) or `(a, b)`; none for another expression."""
+    row = node.unnest()
+    called = isinstance(row, exp.Anonymous) and row.name.lower() == "row"
+    return row.expressions if called or isinstance(row, exp.Tuple) else ()
+
+
+def named_row(cells: Cells) -> exp.Expr:
+    """The value of ROW(…), with PostgreSQL's names of its columns, which JSON shows."""
+    named = (
+        exp.PropertyEQ(
+            this=exp.to_identifier(f"f{i}"),
+            expression=named_row(row) if (row := cells_of(cell)) else cell.copy(),
+        )
+        for i, cell in enumerate(cells, start=1)
+    )
+    return exp.Struct(expressions=list(named))
+
+
+def keeps_values(node: exp.Expr) -> bool:
+    """Does a node have its arguments as values in its result?"""
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower() in _KEEPING
+    return isinstance(node, exp.Array | exp.Coalesce | exp.If | exp.Case)
+
+
 def _field(cell: exp.Expr, type_: ColumnType | None) -> exp.Expr:
     if isinstance(cell, exp.Null):
         return exp.Literal.string("")
+    if inner := cells_of(cell):
+        return call("quoted_field", text_of_row(inner, [None] * len(inner)))
     if type_ is None:
         return call("field_of_row", cell)
     if type_.kind is Kind.BOOLEAN:
@@ -182,6 +205,7 @@ def _of_call(node: exp.Anonymous, row_of: RowOf) -> exp.Expr | None:
     return None
 
 
+_KEEPING = IN_JSON | IN_JSONB | {TO_JSON, TO_JSONB, "to_json", "array_agg", "json_agg", "jsonb_agg"}
 _CALLED = {TO_JSON, TO_JSONB, *IN_JSON, *IN_JSONB}
 
 

@@ -24,7 +24,7 @@ from hornbeam_server.query.dialect.sums import (
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.quotients import PLACES
-from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, array_of
 
 GiveType = Callable[[exp.Expr, ColumnType], None]
 MEETS = "meets"
@@ -73,6 +73,15 @@ def recursive_type(
     if places[0] == places[1] is not None:
         return _numeric(places[0] or 0)
     return _numeric(max(PLACES, *(each or 0 for each in places)))
+
+
+def recursive_array(type_: ColumnType | None) -> ColumnType | None:
+    """The type of a column of a recursive CTE that is an array of decimals in its first part: the
+    recursive part may add decimals with more places. None for columns of other types."""
+    element = None if type_ is None else type_.element
+    if element is None or element.kind is not Kind.DECIMAL:
+        return None
+    return array_of(_numeric(max(PLACES, element.scale or 0)))
 
 
 _KINDS = {Kind.INTEGER: 0, Kind.BIGINT: 0, Kind.DECIMAL: 1, Kind.DOUBLE: 2}

@@ -8,8 +8,9 @@ several rows.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 
 from sqlglot import exp
@@ -351,14 +352,14 @@ def _document_of_row(call: exp.Anonymous) -> exp.Expr:
     row = call.expressions[0].unnest() if len(call.expressions) == 1 else None
     if row is None or not _is_row(row):
         return call
+    if call.name.lower() != "to_jsonb":
+        return object_text([(f"f{i}", value) for i, value in enumerate(row.expressions, start=1)])
     pairs = []
     for i, value in enumerate(row.expressions, start=1):
         inner = exp.Anonymous(this=call.name, expressions=[value.copy()])
         shown = _document_of_row(inner) if _is_row(value.unnest()) else value.copy()
         pairs += [exp.Literal.string(f"f{i}"), shown]
-    if call.name.lower() == "to_jsonb":
-        return exp.Anonymous(this="jsonb_build_object", expressions=pairs)
-    return exp.Anonymous(this="json_object", expressions=pairs)
+    return exp.Anonymous(this="jsonb_build_object", expressions=pairs)
 
 
 def _json(call: exp.Anonymous) -> exp.Expr:
@@ -387,6 +388,16 @@ def _built_object(call: exp.Anonymous) -> exp.Expr:
         for key, value in zip(given[::2], given[1::2], strict=True)
     ]
     return _joined_parts("{", pairs, "}")
+
+
+def object_text(members: Iterable[tuple[str, exp.Expr]]) -> exp.Expr:
+    """The object of these members, as row_to_json writes it."""
+    parts: list[exp.Expr] = []
+    for name, value in members:
+        key = json.dumps(name, ensure_ascii=False)
+        parts += [exp.Literal.string(f"{',' if parts else '{'}{key}:"), json_member(value)]
+    text = exp.Anonymous(this="concat", expressions=[*parts, exp.Literal.string("}")])
+    return exp.cast(text, exp.DType.JSON, copy=False)
 
 
 def json_member(value: exp.Expr) -> exp.Expr:

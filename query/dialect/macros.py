@@ -109,7 +109,9 @@ _JSON = (
     " THEN '\"\\\\x' || lower(hex(CAST(CAST(x AS VARCHAR) AS BLOB))) || '\"'"
     " WHEN typeof(x) IN ('DOUBLE', 'FLOAT') AND CAST(x AS VARCHAR) IN ('inf', '-inf', 'nan')"
     f" THEN '\"' || {_TEXT_OF_DOUBLE} || '\"'"
-    " WHEN typeof(x) = 'FLOAT' THEN hornbeam_text_of_float(x) ELSE CAST(to_json(x) AS VARCHAR) END"
+    " WHEN typeof(x) = 'FLOAT' THEN hornbeam_text_of_float(x)"
+    f" WHEN typeof(x) = 'INTERVAL' THEN '\"' || {_TEXT_OF_INTERVAL} || '\"'"
+    " ELSE CAST(to_json(x) AS VARCHAR) END"
 )
 """A value of any type as text of JSON, as to_jsonb of PostgreSQL."""
 _JSON_KEY = (

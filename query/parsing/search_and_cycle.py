@@ -300,7 +300,9 @@ class _Added:
                 _function("list_append", self._column(search.order), self._row(search.columns))
             )
         elif search is not None:
-            before = _function("array_extract", self._column(search.order), exp.Literal.number(1))
+            before = _function(
+                "struct_extract", self._column(search.order), exp.Literal.string("f1")
+            )
             deeper = exp.Add(this=before, expression=exp.Literal.number(1))
             found.append(self._row(search.columns, exp.cast(deeper, "BIGINT")))
         if cycle is not None:

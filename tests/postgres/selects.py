@@ -175,6 +175,28 @@ SELECT p_id, p < ROW(3, 'x'::TEXT, 20), p >= ROW(3, 'x'::TEXT, 20), p > ROW(3, '
 SELECT row_to_json(s) FROM p LEFT JOIN (SELECT NULL AS a, q_id FROM q) AS s ON p_id = q_id ORDER BY p_id
 SELECT row_to_json(s) FROM p LEFT JOIN (SELECT 1 AS i, NULL AS a FROM q WHERE q_id = 1) AS s ON p_id = 1 ORDER BY p_id
 SELECT row_to_json(s) FROM p LEFT JOIN (SELECT p_name AS a FROM p WHERE p_id = 3) AS s ON p_id = 1 ORDER BY p_id
+SELECT to_json(r), to_jsonb(r), row_to_json(r) FROM (SELECT p_id, ROW(p_id, p_name) AS r FROM p) AS s ORDER BY p_id
+SELECT to_json(s), to_jsonb(s) FROM (SELECT p_id, ROW(p_id, ROW(p_name)) AS r FROM p) AS s ORDER BY p_id
+SELECT jsonb_agg(r ORDER BY r) FROM (SELECT ROW(p_id, p_name) AS r FROM p) AS s
+SELECT jsonb_agg(ROW(p_id, p_name) ORDER BY p_id), to_json(array_agg(ROW(p_id, p_name) ORDER BY p_id)) FROM p
+SELECT json_build_array(r), json_build_object('r', r), jsonb_build_object('r', r) FROM (SELECT ROW(1, 'x') AS r) AS s
+SELECT jsonb_build_object('r', ROW(1, 'x')), json_build_object('r', ROW(1, 'x')), to_json(ARRAY[ROW(1, 'x')])
+SELECT to_json((SELECT ROW(p_id, p_name) FROM p WHERE p_id = 1)), row_to_json((SELECT ROW(1, 2)))
+WITH c AS (SELECT ROW(p_id, p_name) AS r FROM p) SELECT to_jsonb(r) -> 'f2' FROM c ORDER BY r
+SELECT to_jsonb(s.r) ->> 'f1' FROM p CROSS JOIN LATERAL (SELECT ROW(p_id, p_name) AS r) AS s ORDER BY p_id
+SELECT to_json(coalesce(r, ROW(1, 'x'))), to_json(CASE WHEN TRUE THEN ROW(1, 2) END) FROM (SELECT ROW(2, 'y') AS r) AS s
+SELECT (r).f1, (r).f2 FROM (SELECT ROW(p_id, p_name) AS r FROM p) AS s ORDER BY 1
+SELECT r = ROW(1, 'one'::TEXT), r < ROW(2, 'x'::TEXT), r IN (ROW(2, 'two'::TEXT), ROW(4, 'four'::TEXT)) FROM (SELECT ROW(p_id, p_name) AS r FROM p) AS s ORDER BY r
+SELECT to_json(ROW(TIMESTAMP '2024-01-02 03:04:05', 1.50, ROW(1.10, NULL), INTERVAL '1 month'))
+SELECT ROW(1)::TEXT, ROW(1, ROW(2, 'a b', NULL, TRUE))::TEXT, ROW(1, ROW(ROW('x"y')))::TEXT
+SELECT ROW(p_id), ROW(p_id, ROW(p_name)) FROM p ORDER BY p_id
+SELECT p.*, count(*) FROM p GROUP BY p.p_id ORDER BY p_id
+SELECT *, count(*) FROM p GROUP BY p_id ORDER BY p_id
+SELECT *, count(*) FROM p JOIN q ON p_id = q_p_id GROUP BY p_id
+SELECT x.*, count(*) FROM p AS x (a, b, c) GROUP BY a ORDER BY a
+SELECT p.*, max(p.p_name || 'x') FROM p GROUP BY p_id HAVING p_name IS NOT NULL ORDER BY p_group, p_name
+SELECT p.*, count(q_id) FROM p LEFT JOIN q ON p_id = q_p_id GROUP BY p_id ORDER BY count(q_id), p_id
+SELECT row_to_json(ROW(1.50, 'x', TRUE)), json_build_array(INTERVAL '2 months -3 days'), to_jsonb(INTERVAL '1 year 1 month')
 """.strip().splitlines()
 
 
@@ -237,7 +259,47 @@ SELECT v || 'z'::TEXT FROM (SELECT ARRAY['a'] || 'b'::TEXT AS v) AS s
 """.strip().splitlines()
 
 
+ORDERS = """
+SELECT p.* FROM p JOIN q ON p_id = q_p_id JOIN p AS o ON o.p_id = p.p_id ORDER BY p_name DESC, q_id
+SELECT p.* FROM p JOIN p AS o ON o.p_id = p.p_id ORDER BY p_id
+SELECT o.p_name FROM p JOIN p AS o ON o.p_id = p.p_group / 10 ORDER BY p_name
+SELECT p.*, p.p_id FROM p JOIN p AS o ON o.p_id = p.p_id ORDER BY p_id DESC
+SELECT p.p_id, p.* FROM p JOIN p AS o ON o.p_id = p.p_id ORDER BY p_id DESC
+SELECT p.*, p.* FROM p JOIN p AS o ON o.p_id = p.p_id ORDER BY p_id DESC
+SELECT p.*, o.* FROM p JOIN p AS o ON o.p_id = p.p_id ORDER BY p_id
+SELECT p.*, o.p_id FROM p JOIN p AS o ON o.p_id = p.p_id ORDER BY p_id
+SELECT p.*, 1 AS p_id FROM p ORDER BY p_id
+SELECT * FROM p, p AS o ORDER BY p_id
+SELECT p.* FROM p JOIN p AS o ON o.p_id = p.p_id ORDER BY p_id + 1
+SELECT p.* FROM p JOIN p AS o ON o.p_id = p.p_id GROUP BY p_id
+SELECT p.*, count(*) FROM p JOIN p AS o ON o.p_id = p.p_id GROUP BY p.p_id ORDER BY p_id DESC
+SELECT DISTINCT ON (p_group) p.* FROM p JOIN p AS o ON o.p_id = p.p_id ORDER BY p_group, p_id DESC
+SELECT DISTINCT p.p_group FROM p JOIN p AS o ON o.p_id = p.p_id ORDER BY p_group DESC
+SELECT s.* FROM p RIGHT JOIN (VALUES (0, 'a'), (2, 'b')) AS s (p_id, x) USING (p_id) ORDER BY p_id DESC
+SELECT p.* FROM p RIGHT JOIN (VALUES (0, 'a'), (2, 'b')) AS s (p_id, x) USING (p_id) ORDER BY p_id DESC
+SELECT p.p_id FROM p FULL JOIN (VALUES (0, 'a'), (2, 'b')) AS s (p_id, x) USING (p_id) ORDER BY p_id DESC
+SELECT p_id FROM p FULL JOIN (VALUES (0, 'a'), (2, 'b')) AS s (p_id, x) USING (p_id) ORDER BY p_id DESC
+SELECT p.p_id, s.p_id FROM p FULL JOIN (VALUES (0, 'a'), (2, 'b')) AS s (p_id, x) USING (p_id) ORDER BY p_id
+SELECT q.* FROM p LEFT JOIN (SELECT q_id AS p_id, q_kind FROM q) AS q USING (p_id) ORDER BY p_id DESC, q_kind
+""".strip().splitlines()
+"""Names of output columns in ORDER BY and DISTINCT ON that also mean columns of other relations."""
+
+
+RECURSIVE = """
+WITH RECURSIVE r (i, a) AS (SELECT 1, ARRAY[1.5] UNION ALL SELECT i + 1, array_append(a, i + 0.25) FROM r WHERE i < 3) SELECT * FROM r ORDER BY i
+WITH RECURSIVE r (i, a) AS (SELECT 1, ARRAY[1.5] UNION ALL SELECT i + 1, array_prepend(i + 0.25, a) FROM r WHERE i < 3) SELECT * FROM r ORDER BY i
+WITH RECURSIVE r (i, a) AS (SELECT 1, ARRAY[1.5] UNION ALL SELECT i + 1, a || (i + 0.25) FROM r WHERE i < 3) SELECT * FROM r ORDER BY i
+WITH RECURSIVE r (i, a) AS (SELECT 1, ARRAY[1.5] UNION ALL SELECT i + 1, a || ARRAY[i + 0.25] FROM r WHERE i < 3) SELECT * FROM r ORDER BY i
+WITH RECURSIVE r (i, a) AS (SELECT 1, ARRAY[1.5]::NUMERIC[] UNION ALL SELECT i + 1, array_cat(a, ARRAY[0.125]) FROM r WHERE i < 3) SELECT * FROM r ORDER BY i
+WITH RECURSIVE r (i, a) AS (SELECT 1, ARRAY[2] UNION ALL SELECT i + 1, array_append(a, i) FROM r WHERE i < 3) SELECT * FROM r ORDER BY i
+WITH RECURSIVE r (i, a) AS (SELECT 1, ARRAY[2] UNION ALL SELECT i + 1, ARRAY[0.5] FROM r WHERE i < 3) SELECT * FROM r ORDER BY i
+""".strip().splitlines()
+"""Arrays that grow in a recursive CTE."""
+
+
 def selects() -> Iterator[str]:
+    yield from ORDERS
+    yield from RECURSIVE
     yield from IN_FROM
     yield from WHOLE_ROWS
     yield from SEARCHES
