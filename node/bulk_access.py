@@ -145,14 +145,14 @@ class BulkAccess:
             raise InvalidRequest(
                 f"Snapshot {after} is newer than {upto}.", cure="Give an after at or below upto."
             )
-        read = await self._catalogs(newest, after, upto)
+        read = await self.catalogs_between(newest, after, upto)
         segments = []
         if after < upto:
             segments = await self._following.between(after, upto, await self._sealed())
         log = self._log_source
         return Changes(after, upto, read[0], begun(read), loaded(read), log, tuple(segments))
 
-    async def _catalogs(self, newest: Catalog, after: int, upto: int) -> list[Catalog]:
+    async def catalogs_between(self, newest: Catalog, after: int, upto: int) -> list[Catalog]:
         """The catalogs in force at `upto` and before, down to that at `after`; `newest` is the one
         in force now."""
         catalogs = [newest]
@@ -162,7 +162,7 @@ class BulkAccess:
 
     async def require_logged(self, work: BatchWork) -> None:
         """Raises SnapshotTooOld if changes that the batch needs are in no log, Unavailable."""
-        catalogs = await self._catalogs(work.catalog, work.as_of, work.upto)
+        catalogs = await self.catalogs_between(work.catalog, work.as_of, work.upto)
         self.deferred.require_logged(work, loaded(catalogs))
 
     async def _sealed(self) -> dict[str, tuple[int, int]]:

@@ -28,6 +28,8 @@ from hornbeam_server.node.reads import Reads
 from hornbeam_server.node.schema_changes import MadePlan, SchemaChange
 from hornbeam_server.node.schema_plans import PlannedSchema, PlanRequest, plan_schema
 from hornbeam_server.node.settings import Settings
+from hornbeam_server.node.subscriptions.sources import Access
+from hornbeam_server.node.subscriptions.subscriptions import Subscriptions
 from hornbeam_server.node.verification import Verification
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import HornbeamError, Unavailable
@@ -89,6 +91,8 @@ class Database:
         self.verification = Verification(parts, deferred, reads, self.transact)
         self.housekeeping = Housekeeping(parts, deferred, exports, ownership, low_water, member)
         self.live = self._maintainer()
+        access = Access(parts, reads, self.bulk, deferred, ownership, alone=member is None)
+        self.subscriptions = Subscriptions(access, settings.max_subscriptions)
         self._offer_operations()
         switch_quickly()
         self._housekeeping_task = asyncio.ensure_future(self.housekeeping.run())
@@ -190,6 +194,7 @@ class Database:
             if self.member is not None:
                 last.push_async_callback(self.member.close)
             last.push_async_callback(self.manager.close)
+            self.subscriptions.close()
             await self.live.close()
             self._housekeeping_task.cancel()
             # To await the task itself would hide a cancellation of this coroutine.

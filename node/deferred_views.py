@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from hornbeam_server.node.live.recent import RecentBatches
 from hornbeam_server.query.engine import PreparedQuery
 from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.errors import (
@@ -111,6 +112,7 @@ class DeferredViews:
         self._clock = clock
         self._hold_ms = int(hold_s * 1000)
         self._use_ms = int(use_s * 1000)
+        self._recent: dict[str, RecentBatches] = {}
         self.is_current: Callable[[int], bool] = lambda _: False
         """Is it certain that nothing was committed after a snapshot?"""
 
@@ -332,7 +334,12 @@ class DeferredViews:
         now = self._clock.wall_ms()
         state = await self._groups.finish(group, upto, last, now, self._use_ms)
         await self._keeper.adopt(named(self._keeper.state.catalog, state.views))
+        self.recent(group).tell()
         return state
+
+    def recent(self, group: str) -> RecentBatches:
+        """The last batches of a group that this node did."""
+        return self._recent.setdefault(group, RecentBatches())
 
     def use_ms(self, upto: int) -> int:
         """The milliseconds from now during which the rows of a batch up to `upto` may be put

@@ -200,6 +200,12 @@ class Settings(BaseSettings):
     max_concurrent_requests: int = Field(
         256, gt=0, description="Most requests that run at the same time. Further requests get 429."
     )
+    max_subscriptions: int = Field(
+        10_000,
+        gt=0,
+        description="Most subscriptions to changes at the same time. Each takes a connection "
+        "(max_connections).",
+    )
     max_connections: int = Field(
         2_048,
         gt=0,

@@ -44,6 +44,18 @@ async def read_together(store: TableReader, reads: Sequence[Callable[[], Awaitab
     return [await read() for read in reads]
 
 
+async def first_of(*works: Awaitable[object]) -> None:
+    """Return when one of `works` has ended; the others are cancelled. Raises its failure."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
 async def all_tried(works: Iterable[Callable[[], Awaitable[object]]]) -> None:
     """Do `works` one after the other. After an OSError or a HornbeamError the later works still
     run, and the first such error is raised at the end. Any other error is raised at once."""

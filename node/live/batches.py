@@ -13,7 +13,7 @@ It puts nothing after a change of the schema that it has not read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hornbeam_server.maintain.deltas.batches import SmallBatch, Writes
 from hornbeam_server.maintain.deltas.catalog_programs import Programs, usable_only
@@ -26,6 +26,7 @@ from hornbeam_server.node.live.lags import Lags
 from hornbeam_server.node.live.outcomes import Left, Superseded
 from hornbeam_server.node.live.side_loop import in_side_loop
 from hornbeam_server.node.reads import Reads
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SnapshotTooOld
 from hornbeam_server.schema.model import Refresh
 from hornbeam_server.txlayer.views.refresh_groups import Finished, GroupState, views_of
@@ -87,6 +88,9 @@ class Batches:
             for part in _parts(writes):
                 await self._put(part, work, until_ms)
             rows += sum(map(len, writes.values()))
+        if work.refreshed:
+            keys = _keys(work.catalog, work.refreshed, computed)
+            self._deferred.recent(group).add(work.as_of, work.upto, keys)
         seconds = self._clock.monotonic() - began
         done = Finished(count, rows, seconds, self._name)
         state = await self._deferred.finish(group, work.upto, done)
@@ -148,6 +152,16 @@ class Batches:
             return
         async with self.reads.reading(work.catalog.version):
             await self._store.put(writes, work.upto)
+
+
+def _keys(
+    catalog: Catalog, views: Sequence[str], computed: Sequence[Writes]
+) -> dict[str, list[bytes]]:
+    """The keys of the rows of `views`, without those of their states, by table."""
+    tables = [catalog.layout(name).table for name in views]
+    return {
+        table: [put.key for writes in computed for put in writes.get(table, ())] for table in tables
+    }
 
 
 def _parts(writes: Writes) -> Iterator[Writes]:

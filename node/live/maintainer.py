@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -38,8 +37,8 @@ from hornbeam_server.schema.errors import (
     SqlError,
     Unavailable,
 )
+from hornbeam_server.storage.together import first_of
 from hornbeam_server.txlayer.cluster.member import Member
-from hornbeam_server.txlayer.commit.change_ring import ChangeRing
 from hornbeam_server.txlayer.views.refresh_groups import (
     GroupState,
     Problem,
@@ -57,6 +56,7 @@ PAUSE_S, LONGEST_PAUSE_S = 0.05, 10.0
 """First and longest pause after a batch that failed; it doubles."""
 
 OFF = "resident_refresh is off"
+_FOLLOWER = "views"
 
 _LOG = structlog.get_logger(__name__)
 
@@ -100,10 +100,10 @@ class Maintainer:
             self.lags.pop(group, None)
         committer = self._parts.committer
         if not groups:
-            committer.ring = None
+            committer.unfollow(_FOLLOWER)
             return
-        if self._member is None and committer.ring is None:
-            committer.ring = ChangeRing(self._parts.hlc.last)
+        if self._member is None:
+            committer.follow(_FOLLOWER)
         for group in groups:
             known = self._kept.get(group)
             if known is not None:
@@ -269,22 +269,13 @@ class _Kept:
         """Return when the next batch is to begin."""
         while (wait_s := self._due - self._clock.monotonic()) > 0:
             self._changed.clear()
-            await self._first_of(self._clock.sleep(wait_s))
+            await first_of(self._changed.wait(), self._clock.sleep(wait_s))
         if self._member is None and self._committer.ring is not None:
             news = self._committer.ring.news(self._as_of)
-            await self._first_of(news, self._clock.sleep(IDLE_S))
+            await first_of(self._changed.wait(), news, self._clock.sleep(IDLE_S))
         self._changed.clear()
         async with self._keeper.changing:  # while the schema changes, no batch begins
             pass
-
-    async def _first_of(self, *waits: Awaitable[None]) -> None:
-        """Return when the schema changes, or one of `waits` ends."""
-        tasks = [asyncio.ensure_future(wait) for wait in (self._changed.wait(), *waits)]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
 
     async def _attempt(self) -> None:
         """Do the next batch, and decide when the one after it is due."""

@@ -188,11 +188,16 @@ def decode(payload: bytes) -> Record:
 
 def commits(batch: Batch) -> list[Commit]:
     """The commits of a batch, decoded. Raises Corruption."""
+    return [decode_commit(batch.ts, raw) for raw in batch.commits]
+
+
+def decode_commit(ts: int, commit: bytes | msgspec.Raw) -> Commit:
+    """An encoded commit of the batch at `ts`. Raises Corruption."""
     try:
-        return [_commits.decode(raw) for raw in batch.commits]
+        return _commits.decode(commit)
     except msgspec.MsgspecError as error:
         raise Corruption(
-            f"A commit of the batch at {batch.ts} cannot be read: {error}.", cure=_CURE
+            f"A commit of the batch at {ts} cannot be read: {error}.", cure=_CURE
         ) from None
 
 

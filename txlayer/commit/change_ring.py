@@ -1,4 +1,5 @@
-"""The newest applied changes of one process, for the views that its node keeps.
+"""The newest applied changes of one process, for the views that its node keeps, and for those who
+subscribe to changes.
 
 A reader asks for the commits between two snapshots. The ring has all commits of the process above
 `since`; commits at or below `since` are in the log only. The ring holds the records of commits as
@@ -10,20 +11,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from hornbeam_server.storage.log.following import Changed, changed
+from hornbeam_server.storage.ports import Put
 
 RING_BYTES = 32 << 20
 """Maximum bytes of records in a ring. Log segments have what does not fit."""
+_NO_CELLS: Mapping[str, Sequence[Put]] = MappingProxyType({})
 
 
 class Applied(NamedTuple):
-    """One batch: its timestamp, and the records of its commits, each in consecutive pieces."""
+    """One batch: its timestamp, the records of its commits, each in consecutive pieces, and the
+    cells of immediate views that it changes, by physical table."""
 
     ts: int
     commits: Sequence[Sequence[bytes]]
+    cells: Mapping[str, Sequence[Put]]
     bytes: int
 
 
@@ -38,10 +44,16 @@ class ChangeRing:
         self._bytes = 0
         self._added = asyncio.Event()
 
-    def add(self, ts: int, commits: Sequence[Sequence[bytes]]) -> None:
+    def add(
+        self,
+        ts: int,
+        commits: Sequence[Sequence[bytes]],
+        cells: Mapping[str, Sequence[Put]] = _NO_CELLS,
+    ) -> None:
         """Add an applied batch. Its timestamp is above those of all earlier ones."""
         size = sum(len(piece) for pieces in commits for piece in pieces)
-        self._batches.append(Applied(ts, commits, size))
+        size += sum(len(key) + len(value) for puts in cells.values() for key, value in puts)
+        self._batches.append(Applied(ts, commits, cells, size))
         self._bytes += size
         while self._bytes > self._max_bytes:
             oldest = self._batches.popleft()

@@ -94,7 +94,7 @@ class Committer:
     """Commits the transactions of one slave. Call `start` before the first `commit`."""
 
     ring: ChangeRing | None = None
-    """The newest changes, while this node keeps views from them."""
+    """The newest changes, while this node has followers of them."""
 
     def __init__(
         self,
@@ -162,6 +162,20 @@ class Committer:
         """No commit before this process began has a later timestamp."""
         self.newest: dict[str, int] = {}
         """The newest applied commit of this process by physical table."""
+        self._followers: set[str] = set()
+
+    # ------------------------------------------------------------ followers
+
+    def follow(self, follower: str) -> None:
+        """Keep the newest changes in `ring` until the last follower leaves."""
+        self._followers.add(follower)
+        if self.ring is None:
+            self.ring = ChangeRing(self._hlc.last)
+
+    def unfollow(self, follower: str) -> None:
+        self._followers.discard(follower)
+        if not self._followers:
+            self.ring = None
 
     # ------------------------------------------------------------ life
 
@@ -483,7 +497,8 @@ class Committer:
         self._catalog_version = batch.members[-1].prepared.catalog_version
         self.finished += len(batch.members)
         if self.ring is not None:
-            self.ring.add(batch.ts, [waiting.prepared.payload for waiting in batch.members])
+            commits = [waiting.prepared.payload for waiting in batch.members]
+            self.ring.add(batch.ts, commits, batch.cells)
         self.newest.update(dict.fromkeys(batch.cells, batch.ts))
         for waiting in batch.members:
             self.newest.update(dict.fromkeys(waiting.prepared.writes, batch.ts))

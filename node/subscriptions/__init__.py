@@ -1,0 +1,1 @@
+"""Subscriptions: the changes of relations and views, as they happen."""
