@@ -202,7 +202,7 @@ async def run(
                 ssl_context_factory=None if context is None else _handing_out(context),
                 proxy_headers=settings.tls_by_proxy,
             )
-            server = _Server(config, lambda: started(url))
+            server = _Server(config, lambda: started(url), serving.end_lasting)
             ended.add_done_callback(lambda _: setattr(server, "should_exit", True))
             loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -251,12 +251,16 @@ async def _node(
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that calls `started` when it listens, and limits the time of TLS handshakes.
-    The event loop handles the signals, so that the database is closed before the process ends."""
+    """A uvicorn server that calls `started` when it listens and `ending` before it waits for the
+    requests under way, and limits the time of TLS handshakes. The event loop handles the signals,
+    so that the database is closed before the process ends."""
 
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._on_started = started
+        self._on_ending = ending
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup([])
@@ -271,6 +275,10 @@ class _Server(uvicorn.Server):
             )
             self.servers.append(server)
         self._on_started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._on_ending()
+        await super().shutdown(sockets)
 
     def _protocol(self) -> BoundedProtocol:
         return BoundedProtocol(

@@ -48,6 +48,11 @@ class Serving:
             )
         return self.database
 
+    def end_lasting(self) -> None:
+        """End the answers that last until they are ended: the server waits for the others."""
+        if self.database is not None:
+            self.database.subscriptions.close()
+
     def require_readable(self) -> Database:
         """The database for reads, also between terms. Raises Unavailable when there is none."""
         if self.database is None and self.retired is not None:

@@ -31,6 +31,7 @@ from hornbeam_server.api.rest.routes import (
     pages,
     queries,
     schema,
+    subscriptions,
     transactions,
     upkeep,
 )
@@ -47,7 +48,10 @@ from hornbeam_server.node.database import Database
 from hornbeam_server.node.node import Serving
 from hornbeam_server.node.settings import Settings
 
-ROUTERS = (queries, transactions, schema, upkeep, exports, builds, groups, keys, health, pages)
+ROUTERS = (
+    *(queries, transactions, schema, upkeep, subscriptions),
+    *(exports, builds, groups, keys, health, pages),
+)
 """Routes are matched in this order, each by a regular expression: the most frequent ones first."""
 
 

@@ -15,7 +15,7 @@ import math
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hornbeam_server.api.rest import problems
-from hornbeam_server.api.rest.occupancy import Occupancy
+from hornbeam_server.api.rest.occupancy import LASTING, Occupancy
 from hornbeam_server.api.security.api_keys import (
     ID,
     TABLE,
@@ -54,6 +54,7 @@ WATCHED = frozenset({"/metrics", "/v1/status"})
 answer they accept the keys last read, however old. They do not count for the limit per key."""
 READ_S = 5.0
 """Seconds that a request waits for the keys."""
+_ASK_FOR_KEY = "Ask for a new one."
 
 
 class KeyRing:
@@ -83,6 +84,19 @@ class KeyRing:
             await self._renew(age_s > self._refresh_s, however_old)
         return self._checked(text)
 
+    async def renewed(self, principal: Principal) -> Principal:
+        """The principal of a request that has been accepted, by the keys as they are now. Raises
+        Unauthenticated for a key that was revoked or has expired since, and Unavailable."""
+        if principal is ANONYMOUS:
+            return principal
+        age_s = self._age_s()
+        if age_s > self._refresh_s / 2:
+            await self._renew(age_s > self._refresh_s, however_old=False)
+        key = self._keys.get(principal.key)
+        if key is None:
+            raise Unauthenticated("This API key is not known any more.", cure=_ASK_FOR_KEY)
+        return self._active(key)
+
     def principal_at_once(self, text: str) -> Principal | None:
         """As `principal`, but None if the keys have to be read again. Raises Unauthenticated."""
         return self._checked(text) if self._age_s() <= self._refresh_s / 2 else None
@@ -95,9 +109,13 @@ class KeyRing:
         key = self._keys.get(text[ID])
         if key is None or not matches(text, key):
             raise Unauthenticated("This API key is not known.", cure="Check it; ask for a new one.")
+        return self._active(key)
+
+    def _active(self, key: ApiKey) -> Principal:
+        """The principal of a key. Raises Unauthenticated for one that may not be used now."""
         state = key.state(self._clock.wall_ms())
         if state != "active":
-            raise Unauthenticated(f"This API key is {state}.", cure="Ask for a new one.")
+            raise Unauthenticated(f"This API key is {state}.", cure=_ASK_FOR_KEY)
         return self._principal(key)
 
     def named_now(self, principal: Principal) -> Principal:
@@ -196,7 +214,7 @@ class Authentication:
             await self._judged(self._ring, scope, receive, send)
 
     async def _judged(self, ring: KeyRing, scope: Scope, receive: Receive, send: Send) -> None:
-        watches = scope["path"] in WATCHED
+        watches, path = scope["path"] in WATCHED, scope["path"]
         try:
             principal = await ring.principal(bearer(scope), however_old=watches)
             if self._inside.is_full(principal.key) and not watches:
@@ -209,7 +227,8 @@ class Authentication:
             return
         scope[PRINCIPAL] = principal
         CLIENT.set(principal.key)
-        with contextlib.nullcontext() if watches else self._inside.entered(principal.key):
+        uncounted = watches or path in LASTING
+        with contextlib.nullcontext() if uncounted else self._inside.entered(principal.key):
             await self._app(scope, receive, send)
 
 

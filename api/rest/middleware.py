@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import structlog
@@ -12,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hornbeam_server.api.rest import problems
 from hornbeam_server.api.rest.metrics import Metrics, now_s
-from hornbeam_server.api.rest.occupancy import Occupancy
+from hornbeam_server.api.rest.occupancy import LASTING, Occupancy
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import (
     Corruption,
@@ -61,7 +62,8 @@ class Guard:
             self._metrics.request(scope, response.status_code, 0.0)
             await response(scope, receive, send)
             return
-        with self._inside.entered():
+        counted = scope["path"] not in LASTING
+        with self._inside.entered() if counted else contextlib.nullcontext():
             await self._observed(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> HornbeamError | None:

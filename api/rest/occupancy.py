@@ -6,6 +6,9 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator
 
+LASTING = frozenset({"/v1/subscribe"})
+"""Routes whose answers last. They do not count: `max_subscriptions` limits them."""
+
 
 class Occupancy:
     """The number of requests under way by name, and the limit for each name."""

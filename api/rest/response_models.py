@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hornbeam_server.api.rest.streams import ARROW, NDJSON
+from hornbeam_server.api.rest.streams import ARROW, EVENTS, NDJSON
 
 Documented = dict[int | str, dict[str, Any]]
 Scalar = None | bool | int | float | str
@@ -580,6 +580,19 @@ def query(*statuses: int) -> Documented:
         for name in ("Hornbeam-Snapshot", "Hornbeam-Served-By")
     }
     answer = {"model": Rows, "content": arrow, "headers": headers}
+    return {200: answer, **problems(*statuses)}
+
+
+def subscription(*statuses: int) -> Documented:
+    """OpenAPI responses of a subscription: messages, or a problem."""
+    begin = '{"type":"begin","name":"orders","moment":1795262813860,"rows":false}\n'
+    change = '{"operation":"insert","before":null,"after":[7,1,"9.50"]}'
+    lines = begin + '{"type":"changes","moment":1795262813910,"changes":[' + change + "]}\n"
+    content = {
+        NDJSON: {"schema": {"type": "string"}, "example": lines},
+        EVENTS: {"schema": {"type": "string"}},
+    }
+    answer = {"description": "Messages until the client disconnects.", "content": content}
     return {200: answer, **problems(*statuses)}
 
 

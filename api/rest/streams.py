@@ -34,6 +34,8 @@ from hornbeam_server.viewselect.watch import Report
 
 ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"
+EVENTS = "text/event-stream"
+"""Server-sent events."""
 FIRST_ROWS = 2_000
 FIRST_BYTES = 1 << 20
 """An answer of at most this many rows and bytes is sent whole, with a Content-Length."""
@@ -46,7 +48,8 @@ _encode = msgspec.json.encode
 
 
 class Stream(Response):
-    """A response whose body is produced while it is sent. `chunks` is closed however sending ends.
+    """A response whose body is produced while it is sent. `chunks`, and then `stack`, are closed
+    however sending ends.
 
     Starlette's StreamingResponse cancels repeatedly while `chunks` cleans up, and does not close
     it, so that a query would leave its cursor open.
@@ -57,13 +60,15 @@ class Stream(Response):
         chunks: AsyncGenerator[bytes, None],
         media_type: str,
         headers: dict[str, str] | None = None,
+        stack: AsyncExitStack | None = None,
     ) -> None:
         super().__init__(None, media_type=media_type, headers=headers)
         del self.headers["content-length"]
         self._chunks = chunks
+        self._stack = stack or AsyncExitStack()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with aclosing(self._chunks):
+        async with self._stack, aclosing(self._chunks):
             await unless_gone(receive, self._send(send))
 
     async def _send(self, send: Send) -> None:

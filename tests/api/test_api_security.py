@@ -39,6 +39,7 @@ ROUTES = {
     ("GET", "/v1/views"): "reader",
     ("GET", "/v1/views/{name}"): "reader",
     ("POST", "/v1/verify"): "reader",
+    ("GET", "/v1/subscribe"): "reader",
     ("POST", "/v1/repair/{name}"): "admin",
     ("POST", "/v1/load"): "writer",
     ("POST", "/v1/load/{relation}"): "writer",
@@ -245,6 +246,8 @@ def reads_of(name: str) -> Iterator[Ask]:
     yield Ask("shadowed by a CTE", "POST", "/v1/query", body(sql=shadowed), "reader")
     wrong = f"SELECT nothing FROM {name}"
     yield Ask("unknown column", "POST", "/v1/query", body(sql=wrong), "reader", reads, done=422)
+    path = f"/v1/subscribe?name={name}&lasts_s=0"
+    yield Ask("subscribe", "GET", path, {}, "reader", reads)
     if name == VIEW:
         yield Ask("view", "GET", f"/v1/views/{name}", {}, "reader", reads)
         yield Ask("verify", "POST", "/v1/verify", body(names=[name]), "reader", reads)

@@ -29,6 +29,7 @@ SOUND = (504,)
 FAILING = (503, 504, 507)
 """Allowed 5xx statuses: SOUND without faults, FAILING while the services fail."""
 
+SUBSCRIBE = "/v1/subscribe"
 KEY_OF_THE_DOCUMENT = "6f1c1d0e-7f0b-4c55-8f0e-0b3a1c9d2e44"
 CSVS = ["c_id,c_name\n17,gus\n", "c_id,c_lname\n18,\n", 'o_id,o_total\n5,"1.5"\n6,x\n']
 WORDS = {
@@ -114,6 +115,8 @@ def fuzz(
 def before_call(_context: schemathesis.HookContext, case: schemathesis.Case, _kwargs: Any) -> None:
     """Adapt three of four calls so that they pass the first checks. Calls that violate the document
     still violate it."""
+    if case.path == SUBSCRIBE and isinstance(case.query, dict) and "lasts_s" not in case.query:
+        case.query["lasts_s"] = 0  # else the answer has no end
     chance = crc32(repr((case.path_parameters, case.body)).encode())
     if chance % 4 == 0:
         return
