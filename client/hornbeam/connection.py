@@ -15,6 +15,7 @@ from hornbeam.isolation import DEFAULT_LEVEL
 from hornbeam.namespaces import Setting
 from hornbeam.options import DEFAULT_TIMEOUT_S, DEFAULTS, Options, target_and_options
 from hornbeam.session import Session
+from hornbeam.subscriptions import Follower, Subscription
 from hornbeam.transport import Blocking, Transport, open_transport
 from hornbeam.types import Parameters
 from hornbeam.waiting import finished
@@ -134,6 +135,25 @@ class Connection(BaseConnection):
     def release(self, name: str) -> None:
         """Remove a savepoint and the later ones. The writes stay."""
         self._session.release(name)
+
+    def subscribe(
+        self,
+        name: str,
+        *,
+        wanted: Mapping[str, Any] = MappingProxyType({}),
+        moment: int | None = None,
+        rows: bool = True,
+    ) -> Subscription:
+        """Follow the changes of a relation or view (`hornbeam.subscriptions`): of the rows whose
+        columns have the values in `wanted`.
+
+        The subscription goes on after `moment`, which an earlier one has given. Without it, it
+        begins with all rows, or with `rows` False with the next change. It is independent of
+        transactions of this connection. Raises DatabaseError if it cannot begin.
+        """
+        self._session.check_open()
+        follower = Follower(name, wanted, moment, self._session.timeout_s, rows=rows)
+        return Subscription(self.transport, follower)
 
     def schema_document(self) -> dict[str, Any]:
         """The schema in force: the document of /v1/schema."""

@@ -174,6 +174,11 @@ class Session:
         """Whether there is an open transaction, which commit or rollback would end."""
         return self._modes.block or self._open.has_begun
 
+    @property
+    def timeout_s(self) -> float:
+        """The time limit of the connection's statements."""
+        return self._connection_limit_ms / 1000
+
     def check_open(self) -> None:
         if self._closed:
             raise InterfaceError("The connection is closed.")

@@ -206,10 +206,18 @@ class Transport:
             raise self._envelope.unreached(error) from error
 
     @contextmanager
-    def stream(self, path: str, body: Any, headers: Mapping[str, str] = NONE) -> Iterator[Answer]:
-        """POST `body`. The caller reads the answer piece by piece. Raises DatabaseError."""
+    def stream(
+        self,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] = NONE,
+        *,
+        method: str = "POST",
+        params: Mapping[str, str] | None = None,
+    ) -> Iterator[Answer]:
+        """Send `body`. The caller reads the answer piece by piece. Raises DatabaseError."""
         try:
-            answer = self._sent(self._envelope.request("POST", path, body, headers))
+            answer = self._sent(self._envelope.request(method, path, body, headers, params))
             try:
                 yield answer
             finally:

@@ -25,6 +25,7 @@ from hornbeam_server.node.subscriptions.changes import ROW_BYTES, RowChange, Wan
 from hornbeam_server.node.subscriptions.commits import CommitLog, changes_of, keys_written
 from hornbeam_server.schema.catalog import Catalog, Layout
 from hornbeam_server.schema.errors import NotFound, SnapshotTooOld, Unavailable
+from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import Codecs
@@ -73,7 +74,9 @@ class Access:
     async def require_kept(self, at: int) -> None:
         """Raises SnapshotTooOld unless the versions of rows that a snapshot reads are kept.
         Requires that it is held (`holding`)."""
-        if at < self._ownership.kept_from(await self.deferred.held()):
+        retention_ms = int(self.parts.settings.snapshot_retention_s * 1000)
+        oldest = self._ownership.watermark() - retention_ms
+        if at < min([oldest, *await self.deferred.held()]):
             raise SnapshotTooOld(
                 f"Snapshot {at} is older than what is kept.",
                 cure="Subscribe without a moment: the stream begins with all rows.",
@@ -85,6 +88,8 @@ class Source(Protocol):
 
     name: str
     layout: Layout
+    columns: Sequence[Column]
+    """The columns that queries show."""
     access: Access
 
     @property
@@ -113,6 +118,7 @@ class _Base:
         self.name = name
         self.access = access
         self.layout = self._present(access.state.catalog)
+        self.columns: Sequence[Column] = access.state.catalog.visible(name)
         self.size = access.state.codecs(name).long_bytes
 
     def _present(self, catalog: Catalog) -> Layout:

@@ -38,10 +38,9 @@ class Subscription:
 
     def __init__(self, tail: Tail, queue: Queue, moment: int, missed: Step | None = None) -> None:
         source = tail.source
-        catalog = source.access.state.catalog
         self.name = source.name
         self.moment = moment
-        self.columns: Sequence[Column] = catalog.visible(source.name)
+        self.columns: Sequence[Column] = source.columns
         names = [column.name for column in self.columns]
         key = [part.column for part in source.layout.key]
         self.key = key if set(key) <= set(names) else []
@@ -184,7 +183,7 @@ class Subscriptions:
 def wish_of(source: Source, wanted: Mapping[str, Any]) -> Wanted:
     """The positions of columns in stored rows, with the values that they must have. Raises
     UnknownName, TypeMismatch."""
-    columns = {column.name: column for column in source.access.state.catalog.visible(source.name)}
+    columns = {column.name: column for column in source.columns}
     for name in wanted:
         if name not in columns:
             raise UnknownName(

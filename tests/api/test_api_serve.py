@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+import hornbeam
+from hornbeam_server.api import serve as serving
 from hornbeam_server.api.serve import serve
 from hornbeam_server.node.adapters import cluster_ports
 from hornbeam_server.node.database import Database
@@ -66,6 +69,53 @@ def test_serves_until_a_signal_and_leaves_the_folder_free(tmp_path):
         server.wait()
     assert server.returncode == 0
     assert "event=opened" in log
+
+
+def test_subscriptions_end_with_the_server_and_go_on_with_the_next(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    address, seen, begun = f"127.0.0.1:{port}", [], []
+
+    def follow():
+        url = f"hornbeam://{address}"
+        with hornbeam.connect(url) as db, db.subscribe("t", rows=False) as changes:
+            begun.append(0)
+            for each in changes:
+                seen.extend(change.after for change in each)
+                if len(seen) == 2:
+                    return
+
+    def write(number):
+        statement = {"sql": f"INSERT INTO t VALUES ({number})"}
+        answer = httpx.post(f"http://{address}/v1/transactions", json={"statements": [statement]})
+        assert answer.status_code == 200, answer.text
+
+    thread = threading.Thread(target=follow)
+    for number in (1, 2):
+        server = start(tmp_path / "data", port=port)
+        try:
+            server.stdout.readline()
+            if number == 1:
+                plan = {"ddl": "CREATE TABLE t (k BIGINT PRIMARY KEY)", "workload": ""}
+                planned = httpx.post(f"http://{address}/v1/schema/plan", json=plan).json()
+                body = plan | {"plan_id": planned["plan_id"]}
+                httpx.post(f"http://{address}/v1/schema/apply", json=body).raise_for_status()
+                thread.start()
+                while not begun:
+                    time.sleep(0.01)
+            write(number)
+            until = time.monotonic() + 30
+            while len(seen) < number and time.monotonic() < until:
+                time.sleep(0.01)
+            began = time.monotonic()
+            server.send_signal(signal.SIGTERM)
+            server.communicate(timeout=30)
+            assert time.monotonic() - began < serving.GRACE_S / 2
+        finally:
+            server.kill()
+            server.wait()
+    thread.join(30)
+    assert seen == [(1,), (2,)]
 
 
 def workers_of(server: int) -> list[int]:

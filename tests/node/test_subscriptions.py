@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from hornbeam_server.node.subscriptions.changes import RowChange
+from hornbeam_server.node.subscriptions.sources import Committed
 from hornbeam_server.schema.errors import (
     HornbeamError,
     InvalidRequest,
@@ -181,6 +182,31 @@ async def test_a_subscriber_goes_on_from_any_moment_that_it_has_seen(tmp_path):
                 done = await order(db, f"{name}9".__hash__() % 10_000 + 20_000, 2, 1)
                 await again.step()
                 assert len(again.seen) == 1
+
+
+async def test_a_moment_that_the_node_has_not_reached_is_awaited(tmp_path, monkeypatch):
+    """Another node may have given it. Changes up to it are not sent again."""
+    newest, go_on = Committed.newest, asyncio.Event()
+    go_on.set()
+
+    async def later(self):
+        await go_on.wait()
+        return await newest(self)
+
+    monkeypatch.setattr(Committed, "newest", later)
+    async with opened(tmp_path) as db:
+        await apply(db)
+        await fill(db, orders=1)
+        async with reader(db, "orders") as first:
+            go_on.clear()
+            known = await order(db, 5, 0, 5)
+            asyncio.get_running_loop().call_later(0.05, go_on.set)
+            async with reader(db, "orders", moment=known) as second:
+                await order(db, 6, 0, 6)
+                await second.step()
+                assert [after[0] for _, after in second.seen] == [6]
+            await first.step()
+            assert first.seen[0] == (None, (5, 0, 5, None))
 
 
 async def test_changes_that_left_the_ring_come_from_the_log(tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ from tests.sim.workload_bookings import Bookings
 from tests.sim.workload_claims import Claims
 from tests.sim.workload_cloudtps import CloudTps
 from tests.sim.workload_deferred import Deferred
+from tests.sim.workload_followed import FollowedLive, FollowedTotals
 from tests.sim.workload_list import LinkedList
 from tests.sim.workload_live import Live
 from tests.sim.workload_load import Loads
@@ -45,6 +46,8 @@ WORKLOADS: Mapping[str, type[Workload]] = {
     "totals": Totals,
     "deferred": Deferred,
     "live": Live,
+    "followed": FollowedTotals,
+    "followed live": FollowedLive,
     "alter": Altering,
     "tallies": Tallies,
 }

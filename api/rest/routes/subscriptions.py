@@ -13,6 +13,7 @@ from fastapi import Header, Query, Request, Response
 from hornbeam_server.api.rest import response_models
 from hornbeam_server.api.rest.change_streams import ChangeStream, Form
 from hornbeam_server.api.rest.dependencies import Asking, Db, key_ring_of, tagged
+from hornbeam_server.api.rest.json_parameters import values_of
 from hornbeam_server.api.rest.problems import Refused
 from hornbeam_server.api.rest.streams import EVENTS, NDJSON, Stream
 from hornbeam_server.api.security.roles import Principal, Role, needs
@@ -112,14 +113,11 @@ def _wanted(text: str) -> dict[str, Any]:
     except (msgspec.MsgspecError, RecursionError) as error:
         cure = 'Send an object by column, such as {"o_c_id": 5}.'
         raise Refused(400, f"wanted is no JSON object: {error}.", cure=cure) from None
-    for column, value in found.items():
-        if isinstance(value, dict | list):
-            raise Refused(
-                400,
-                f"The value for {column} is no single value.",
-                cure="Give a number, a text, true, false or null.",
-            )
-    return found
+    try:
+        return dict(values_of(found))
+    except ValueError as error:
+        cure = "Give each column a number, a text, true, false or null."
+        raise Refused(400, f"wanted is wrong: {error}.", cure=cure) from None
 
 
 async def _still(request: Request, principal: Principal, name: str) -> None:

@@ -9,6 +9,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from hornbeam.aio.cursor import Cursor
+from hornbeam.aio.subscriptions import Subscription
 from hornbeam.aio.transport import AsyncTransport, open_async_transport
 from hornbeam.base import BaseConnection
 from hornbeam.connection import MAX_ATTEMPTS
@@ -17,6 +18,7 @@ from hornbeam.isolation import DEFAULT_LEVEL
 from hornbeam.namespaces import Setting
 from hornbeam.options import DEFAULT_TIMEOUT_S, DEFAULTS, Options, target_and_options
 from hornbeam.session import Session
+from hornbeam.subscriptions import Follower
 from hornbeam.types import Parameters
 
 T = TypeVar("T")
@@ -152,6 +154,25 @@ class Connection(BaseConnection):
     async def schema_document(self) -> dict[str, Any]:
         """The schema in force: the document of /v1/schema."""
         return await self.alone(self._session.schema_document)
+
+    def subscribe(
+        self,
+        name: str,
+        *,
+        wanted: Mapping[str, Any] = MappingProxyType({}),
+        moment: int | None = None,
+        rows: bool = True,
+    ) -> Subscription:
+        """Follow the changes of a relation or view (`hornbeam.subscriptions`): of the rows whose
+        columns have the values in `wanted`.
+
+        The subscription goes on after `moment`, which an earlier one has given. Without it, it
+        begins with all rows, or with `rows` False with the next change. It is independent of
+        transactions of this connection. It begins when it is entered.
+        """
+        self._session.check_open()
+        follower = Follower(name, wanted, moment, self._session.timeout_s, rows=rows)
+        return Subscription(self.transport, follower)
 
     async def explain(
         self, sql: str, parameters: Parameters, flags: Mapping[str, bool] = MappingProxyType({})

@@ -51,11 +51,18 @@ class AsyncTransport:
 
     @asynccontextmanager
     async def stream(
-        self, path: str, body: Any, headers: Mapping[str, str] = NONE
+        self,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] = NONE,
+        *,
+        method: str = "POST",
+        params: Mapping[str, str] | None = None,
     ) -> AsyncIterator[AsyncAnswer]:
-        """POST `body`. The caller reads the answer piece by piece. Raises DatabaseError."""
+        """Send `body`. The caller reads the answer piece by piece. Raises DatabaseError."""
+        request = self._envelope.request(method, path, body, headers, params)
         try:
-            answer = await self._carrier.send(self._envelope.request("POST", path, body, headers))
+            answer = await self._carrier.send(request)
             try:
                 if answer.status >= ERROR:
                     raise problem_of(answer.status, await answer.read())

@@ -29,6 +29,7 @@ from hornbeam.cli import (
     server,
     sql,
     upkeep,
+    watch,
 )
 from hornbeam.cli.common import OUT, exit_code, report, until_enough
 from hornbeam.errors import Error
@@ -63,6 +64,7 @@ for part in (
     load,
     importing,
     upkeep,
+    watch,
     materialize,
     reconcile,
     refresh,
