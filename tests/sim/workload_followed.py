@@ -114,7 +114,7 @@ class _Following:
         found, rows = answer
         if found is None:
             self._followed.pop(key, None)
-            client.journal.counts["followed anew"] += 1
+            client.journal.counts["followed from the beginning"] += 1
             return
         self._followed[key] = found
         client.journal.counts["followed"] += 1
@@ -131,7 +131,7 @@ class _Following:
                 assert found.moment >= journal.newest or name in LIVE, name
 
     def _or_lost(self, work: _Work):
-        """`work`; (None, None) if the subscriber must begin anew."""
+        """`work`; (None, None) if the subscriber must begin with all rows."""
 
         async def result(database: Database) -> tuple[Followed | None, list[Row] | None]:
             try:
