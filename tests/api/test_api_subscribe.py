@@ -27,17 +27,20 @@ def shop(tmp_path):
 
 
 def subscribed(shop, name, count=0, headers=None, after=lambda: None, **parameters):
-    """The first `count` messages of a subscription. `after` is called when it has begun."""
-    given = {"name": name, "heartbeat_s": 0.2, **parameters}
+    """The first `count` messages of a subscription. `after` is called when it has begun, in another
+    thread, and has returned at the end."""
+    given = {"name": name, "heartbeat_s": 20, **parameters}
+    thread = threading.Thread(target=after)
     with shop.client.stream("GET", "/v1/subscribe", params=given, headers=headers or {}) as answer:
         assert answer.status_code == 200, answer.read()
         lines, found = answer.iter_lines(), []
         for line in lines:
             found.append(line)
             if len(found) == 1:
-                threading.Thread(target=after).start()
+                thread.start()
             if len(found) == count:
-                return found
+                break
+        thread.join()
     return found
 
 
@@ -94,7 +97,7 @@ def test_a_view_gives_differences_and_the_stream_goes_on_after_a_moment(shop):
 
 
 def test_without_changes_a_message_comes_in_every_interval(shop):
-    begin, *beats = messages(shop, "orders", 4, rows=False)
+    begin, *beats = messages(shop, "orders", 4, rows=False, heartbeat_s=0.2)
     assert not begin["rows"]
     assert {beat["type"] for beat in beats} == {"moment"}
     assert begin["moment"] <= beats[0]["moment"] <= beats[-1]["moment"]
