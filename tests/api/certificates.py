@@ -19,6 +19,7 @@ class Authority:
         self._openssl(
             *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"),
             *("-subj", f"/CN={name}", "-days", "2"),
+            *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),  # Python 3.13 asks for it
             *("-keyout", str(self._key), "-out", str(self.certificate)),
         )
 
@@ -26,7 +27,8 @@ class Authority:
         """Sign a certificate for `names` ("DNS:x", "IP:y"); return its file and its key's file."""
         request, key = self._folder / f"{name}.csr", self._folder / f"{name}.key"
         certificate, extensions = self._folder / f"{name}.pem", self._folder / f"{name}.ext"
-        extensions.write_text(f"subjectAltName={','.join(names)}\n" if names else "")
+        shown = f"subjectAltName={','.join(names)}\n" if names else ""
+        extensions.write_text(f"{shown}authorityKeyIdentifier=keyid\n")  # Python 3.13, too
         self._openssl(
             *("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"),
             *("-subj", f"/CN={name}", "-keyout", str(key), "-out", str(request)),

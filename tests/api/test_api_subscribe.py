@@ -195,7 +195,7 @@ def test_subscriptions_are_counted_by_themselves_and_released(tmp_path):
         read.set()
         thread.join()
         until = time.monotonic() + 20
-        while shop.database.subscriptions.count and time.monotonic() < until:
+        while shop.database.committer.ring is not None and time.monotonic() < until:
             time.sleep(0.01)
         assert not shop.database.subscriptions.count
         assert shop.database.committer.ring is None
