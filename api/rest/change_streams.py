@@ -111,11 +111,14 @@ class ChangeStream:
         time = asyncio.get_running_loop().time
         checked, end = time(), time() + self._lasts_s
         while (left_s := end - time()) > 0:
+            wait_s = min(self._heartbeat_s, left_s)
             try:
-                async with asyncio.timeout(min(self._heartbeat_s, left_s)):
+                async with asyncio.timeout(wait_s):
                     step = await self._subscription.next()
             except TimeoutError:
                 yield self._reached(self._subscription.reached)
+                if wait_s == left_s:  # a timer may fire a moment before `end`
+                    return
             else:
                 for piece in self._pieces(step):
                     yield piece
@@ -140,11 +143,10 @@ class ChangeStream:
 
     def _pieces(self, step: Step) -> Sequence[bytes]:
         """The messages of a step. The last one has its moment."""
-        form = str(self._form)
-        found = step.encoded.get(form)
+        found = step.encoded.get(self._form)
         if found is None:
             make = self._envelopes if self._form.debezium else self._change_messages
-            found = step.encoded[form] = [*make(step)]
+            found = step.encoded[self._form] = [*make(step)]
         return found
 
     def _change_messages(self, step: Step) -> Iterator[bytes]:
