@@ -1,4 +1,4 @@
-"""The changes of relations between two snapshots, for readers of the logs outside the nodes."""
+"""The changes of relations between two snapshots, and the log segments that hold them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from hornbeam_server.maintain.deltas.batches import SegmentBytes
 from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.storage.log.following import final_segment
+from hornbeam_server.storage.ports import LogReader
 from hornbeam_server.storage.source import LogSource
 from hornbeam_server.txlayer.cluster.segment_positions import LogSegment
 
@@ -30,6 +33,24 @@ class Changes:
     loaded: dict[str, int]
     source: LogSource
     segments: tuple[LogSegment, ...]
+
+    @property
+    def bytes(self) -> int:
+        """The size of the segments."""
+        return sum(segment.bytes for segment in self.segments)
+
+
+async def segments_of(found: Changes, reader: LogReader | None) -> list[SegmentBytes]:
+    """The content of the segments. Raises SnapshotTooOld, Corruption, Unavailable."""
+    assert reader is not None  # else there are no changes (`BulkAccess.changes`)
+    return [
+        SegmentBytes(
+            await final_segment(reader, one.log, one.epoch, one.sequence, one.bytes),
+            one.epoch,
+            one.sequence,
+        )
+        for one in found.segments
+    ]
 
 
 def begun(catalogs: Sequence[Catalog]) -> dict[str, int]:

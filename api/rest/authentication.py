@@ -79,9 +79,7 @@ class KeyRing:
         """The principal of the API key `text`. With `however_old` the cached keys suffice when the
         store does not answer. Raises Unauthenticated, and Unavailable when the keys cannot be read.
         """
-        age_s = self._age_s()
-        if age_s > self._refresh_s / 2:
-            await self._renew(age_s > self._refresh_s, however_old)
+        await self._renew(however_old)
         return self._checked(text)
 
     async def renewed(self, principal: Principal) -> Principal:
@@ -89,9 +87,7 @@ class KeyRing:
         Unauthenticated for a key that was revoked or has expired since, and Unavailable."""
         if principal is ANONYMOUS:
             return principal
-        age_s = self._age_s()
-        if age_s > self._refresh_s / 2:
-            await self._renew(age_s > self._refresh_s, however_old=False)
+        await self._renew(however_old=False)
         key = self._keys.get(principal.key)
         if key is None:
             raise Unauthenticated("This API key is not known any more.", cure=_ASK_FOR_KEY)
@@ -154,9 +150,13 @@ class KeyRing:
             self._table_of = store
         return store
 
-    async def _renew(self, too_old: bool, however_old: bool) -> None:
+    async def _renew(self, however_old: bool) -> None:
+        """Read keys again that were read long ago, and wait for them if they are too old."""
+        age_s = self._age_s()
+        if age_s <= self._refresh_s / 2:
+            return
         reading = self._begin()
-        if not too_old:
+        if age_s <= self._refresh_s:
             return
         try:
             await self._wait(reading)
@@ -214,7 +214,7 @@ class Authentication:
             await self._judged(self._ring, scope, receive, send)
 
     async def _judged(self, ring: KeyRing, scope: Scope, receive: Receive, send: Send) -> None:
-        watches, path = scope["path"] in WATCHED, scope["path"]
+        watches = scope["path"] in WATCHED
         try:
             principal = await ring.principal(bearer(scope), however_old=watches)
             if self._inside.is_full(principal.key) and not watches:
@@ -227,7 +227,7 @@ class Authentication:
             return
         scope[PRINCIPAL] = principal
         CLIENT.set(principal.key)
-        uncounted = watches or path in LASTING
+        uncounted = watches or scope["path"] in LASTING
         with contextlib.nullcontext() if uncounted else self._inside.entered(principal.key):
             await self._app(scope, receive, send)
 

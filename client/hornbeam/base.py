@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hornbeam import errors
 from hornbeam.results import Description, Results
 from hornbeam.session import Session
+from hornbeam.subscriptions import Follower
 
 
 class BaseConnection:
@@ -33,6 +34,13 @@ class BaseConnection:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+
+    def _follower(
+        self, name: str, wanted: Mapping[str, Any], moment: int | None, *, rows: bool
+    ) -> Follower:
+        """The beginning of a subscription. Raises InterfaceError for a closed connection."""
+        self._session.check_open()
+        return Follower(name, wanted, moment, self._session.timeout_s, rows=rows)
 
     @property
     def bookmark(self) -> int:

@@ -15,7 +15,7 @@ from hornbeam.isolation import DEFAULT_LEVEL
 from hornbeam.namespaces import Setting
 from hornbeam.options import DEFAULT_TIMEOUT_S, DEFAULTS, Options, target_and_options
 from hornbeam.session import Session
-from hornbeam.subscriptions import Follower, Subscription
+from hornbeam.subscriptions import Subscription
 from hornbeam.transport import Blocking, Transport, open_transport
 from hornbeam.types import Parameters
 from hornbeam.waiting import finished
@@ -151,9 +151,7 @@ class Connection(BaseConnection):
         begins with all rows, or with `rows` False with the next change. It is independent of
         transactions of this connection. Raises DatabaseError if it cannot begin.
         """
-        self._session.check_open()
-        follower = Follower(name, wanted, moment, self._session.timeout_s, rows=rows)
-        return Subscription(self.transport, follower)
+        return Subscription(self.transport, self._follower(name, wanted, moment, rows=rows))
 
     def schema_document(self) -> dict[str, Any]:
         """The schema in force: the document of /v1/schema."""

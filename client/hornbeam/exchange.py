@@ -103,6 +103,15 @@ class AsyncAnswer:
             self._content = b"".join([piece async for piece in self.pieces])
         return self._content
 
+    async def lines(self) -> AsyncIterator[str]:
+        rest = b""
+        async for piece in self.pieces:
+            *whole, rest = (rest + piece).split(b"\n")
+            for line in whole:
+                yield line.decode()
+        if rest:
+            yield rest.decode()
+
 
 class _Whole:
     """A body that has arrived."""

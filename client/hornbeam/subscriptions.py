@@ -153,16 +153,11 @@ def cut_off() -> OperationalError:
     return OperationalError("The node has ended the subscription.", problem)
 
 
-class Subscription:
-    """An iterator over the `Changes` of a relation or view. It waits for the next ones without an
-    end. One thread uses it at a time; meanwhile the same thread may use its connection."""
+class BaseSubscription:
+    """The state of a subscription, for both kinds."""
 
-    def __init__(self, transport: Transport, follower: Follower) -> None:
-        """Raises DatabaseError if the subscription cannot begin."""
-        self._transport = transport
+    def __init__(self, follower: Follower) -> None:
         self._follower = follower
-        self._changes = self._followed()
-        next(self._changes)
 
     @property
     def columns(self) -> list[tuple[str, str]]:
@@ -179,6 +174,18 @@ class Subscription:
         """The last moment whose changes were all taken: `subscribe` goes on there. None while the
         rows of the beginning are read."""
         return self._follower.moment
+
+
+class Subscription(BaseSubscription):
+    """An iterator over the `Changes` of a relation or view. It waits for the next ones without an
+    end. One thread uses it at a time. The same thread may use its connection at the same time."""
+
+    def __init__(self, transport: Transport, follower: Follower) -> None:
+        """Raises DatabaseError if the subscription cannot begin."""
+        super().__init__(follower)
+        self._transport = transport
+        self._changes = self._followed()
+        next(self._changes)
 
     def run(self, act: Callable[[Changes], object]) -> None:
         """Call `act` for all changes, without an end. Raises DatabaseError, and the errors of

@@ -9,9 +9,10 @@ from typing import NamedTuple
 from hornbeam_server.maintain.deltas.batches import SegmentBytes, SmallBatch
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.node.bulk_access import BulkAccess
+from hornbeam_server.node.change_feed import segments_of
 from hornbeam_server.node.deferred_views import BatchWork
 from hornbeam_server.node.live.outcomes import Left
-from hornbeam_server.storage.log.following import batches_between, changes, final_segment
+from hornbeam_server.storage.log.following import batches_between, changes
 from hornbeam_server.storage.ports import LogReader
 from hornbeam_server.txlayer.commit.change_ring import Applied, ChangeRing, commits_of
 
@@ -58,18 +59,9 @@ class Feed:
     async def _of_segments(self, work: BatchWork) -> Changes:
         found = await self.bulk.changes(work.as_of, work.upto)
         self.bulk.deferred.require_logged(work, found.loaded)
-        size = sum(segment.bytes for segment in found.segments)
-        if size > SEGMENT_BYTES:
-            raise Left(f"{size >> 20} MB of logs are to be read")
-        assert self.reader is not None  # else `changes` has refused
-        read = [
-            SegmentBytes(
-                await final_segment(self.reader, one.log, one.epoch, one.sequence, one.bytes),
-                one.epoch,
-                one.sequence,
-            )
-            for one in found.segments
-        ]
+        if found.bytes > SEGMENT_BYTES:
+            raise Left(f"{found.bytes >> 20} MB of logs are to be read")
+        read = await segments_of(found, self.reader)
         return lambda batch: _of_segments(batch, read)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from hornbeam_server.schema.errors import SnapshotTooOld
 from hornbeam_server.schema.types import Row
 
 Wanted = tuple[tuple[int, Any], ...]
@@ -40,7 +41,14 @@ class Step:
     changes: Sequence[RowChange]
     size: int
     """The bytes of the changes, roughly."""
-    encoded: dict[str, Sequence[bytes]] = field(default_factory=dict)
+    encoded: dict[Hashable, Sequence[bytes]] = field(default_factory=dict)
+
+
+def too_old(message: str) -> SnapshotTooOld:
+    """The error for a moment after which the changes cannot be found."""
+    return SnapshotTooOld(
+        message, cure="Subscribe without a moment: the stream begins with all rows."
+    )
 
 
 ROW_BYTES = 100

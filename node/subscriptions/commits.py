@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hornbeam_server.node.bulk_access import BulkAccess
-from hornbeam_server.node.subscriptions.changes import RowChange
+from hornbeam_server.node.change_feed import segments_of
+from hornbeam_server.node.subscriptions.changes import RowChange, too_old
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.errors import SnapshotTooOld
 from hornbeam_server.schema.types import Value
 from hornbeam_server.storage.codec.rows import Codecs
-from hornbeam_server.storage.log.following import batches_between, final_segment
+from hornbeam_server.storage.log.following import batches_between
 from hornbeam_server.storage.log.records import CellBatch, Commit, commits, decode_commit
 from hornbeam_server.storage.ports import LogReader, Put
 from hornbeam_server.txlayer.commit.committer import Committer
@@ -44,27 +44,21 @@ class CommitLog:
         ring = self.committer.ring
         if ring is not None and ring.has(after) and upto <= self.committer.watermark():
             return [
-                Logged(
-                    each.ts, [decode_commit(each.ts, b"".join(c)) for c in each.commits], each.cells
-                )
-                for each in ring.between(after, upto)
+                Logged(ts, [decode_commit(ts, b"".join(pieces)) for pieces in encoded], cells)
+                for ts, encoded, cells, _ in ring.between(after, upto)
             ]
         return await self._of_segments(after, upto)
 
     async def _of_segments(self, after: int, upto: int) -> list[Logged]:
         found = await self.bulk.changes(after, upto)
-        size = sum(segment.bytes for segment in found.segments)
-        if size > LOG_BYTES:
-            raise SnapshotTooOld(
-                f"{size >> 20} MB were logged after {after}; at most {LOG_BYTES >> 20} MB are read"
-                " again.",
-                cure="Subscribe without a moment: the stream begins with all rows.",
+        if found.bytes > LOG_BYTES:
+            raise too_old(
+                f"{found.bytes >> 20} MB were logged after {after}; at most {LOG_BYTES >> 20} MB"
+                " are read again."
             )
-        assert self.reader is not None  # else `changes` has refused
         logged = []
-        for one in found.segments:
-            data = await final_segment(self.reader, one.log, one.epoch, one.sequence, one.bytes)
-            for batch in batches_between(data, one.epoch, one.sequence, after, upto):
+        for segment in await segments_of(found, self.reader):
+            for batch in batches_between(*segment, after, upto):
                 cells = batch.cells if isinstance(batch, CellBatch) else {}
                 logged.append(Logged(batch.ts, commits(batch), cells))
         return sorted(logged, key=lambda each: each.ts)

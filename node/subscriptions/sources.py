@@ -7,11 +7,11 @@ deferred view has those between two batches of its group.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager
 from functools import partial
 from itertools import takewhile
-from typing import Protocol
 
 from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.bulk_access import BulkAccess
@@ -21,10 +21,10 @@ from hornbeam_server.node.live.recent import RecentBatches
 from hornbeam_server.node.ownership import Ownership
 from hornbeam_server.node.reads import Reads
 from hornbeam_server.node.subscriptions import differences
-from hornbeam_server.node.subscriptions.changes import ROW_BYTES, RowChange, Wanted
+from hornbeam_server.node.subscriptions.changes import ROW_BYTES, RowChange, Wanted, too_old
 from hornbeam_server.node.subscriptions.commits import CommitLog, changes_of, keys_written
 from hornbeam_server.schema.catalog import Catalog, Layout
-from hornbeam_server.schema.errors import NotFound, SnapshotTooOld, Unavailable
+from hornbeam_server.schema.errors import NotFound, Unavailable
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.keyrange import KeyRange
@@ -77,49 +77,35 @@ class Access:
         retention_ms = int(self.parts.settings.snapshot_retention_s * 1000)
         oldest = self._ownership.watermark() - retention_ms
         if at < min([oldest, *await self.deferred.held()]):
-            raise SnapshotTooOld(
-                f"Snapshot {at} is older than what is kept.",
-                cure="Subscribe without a moment: the stream begins with all rows.",
-            )
+            raise too_old(f"Snapshot {at} is older than what is kept.")
 
 
-class Source(Protocol):
-    """The changes of one relation or view."""
+class Source(ABC):
+    """The changes of one relation or view. `columns` are those that queries show; `size` returns
+    the bytes of the texts of a stored row."""
 
-    name: str
-    layout: Layout
-    columns: Sequence[Column]
-    """The columns that queries show."""
-    access: Access
-
-    @property
-    def size(self) -> Callable[[Row | None], int]:
-        """A function that returns the bytes of the texts of a stored row."""
-
-    def rows(self, at: int, wanted: Wanted) -> AsyncGenerator[list[Row], None]:
-        """Stored rows at a moment, in the order of their keys: at least those that match `wanted`.
-        Raises HornbeamError."""
-
-    async def news(self, after: int) -> None:
-        """Return once there may be changes after moment `after`."""
-
-    async def newest(self) -> int:
-        """The newest moment that readers may see. Raises HornbeamError."""
-
-    async def require_kept(self, moment: int) -> None:
-        """Raises SnapshotTooOld unless the rows at this moment, which is held, can be read."""
-
-    async def changes(self, after: int, upto: int) -> list[RowChange]:
-        """The changes after one moment, up to a later one. Raises HornbeamError."""
-
-
-class _Base:
     def __init__(self, name: str, access: Access) -> None:
         self.name = name
         self.access = access
         self.layout = self._present(access.state.catalog)
         self.columns: Sequence[Column] = access.state.catalog.visible(name)
         self.size = access.state.codecs(name).long_bytes
+
+    @abstractmethod
+    async def news(self, after: int) -> None:
+        """Return once there may be changes after moment `after`."""
+
+    @abstractmethod
+    async def newest(self) -> int:
+        """The newest moment that readers may see. Raises HornbeamError."""
+
+    @abstractmethod
+    async def require_kept(self, moment: int) -> None:
+        """Raises SnapshotTooOld unless the rows at this moment, which is held, can be read."""
+
+    @abstractmethod
+    async def changes(self, after: int, upto: int) -> list[RowChange]:
+        """The changes after one moment, up to a later one. Raises HornbeamError."""
 
     def _present(self, catalog: Catalog) -> Layout:
         """The layout in force. Raises NotFound, and Unavailable for a view that is being built."""
@@ -146,6 +132,8 @@ class _Base:
             yield state.codecs
 
     async def rows(self, at: int, wanted: Wanted) -> AsyncGenerator[list[Row], None]:
+        """Stored rows at a moment, in the order of their keys: at least those that match `wanted`.
+        Raises HornbeamError."""
         values = dict(wanted)
         prefix = tuple(
             [values[i] for i in takewhile(values.__contains__, self.layout.key_positions)]
@@ -171,16 +159,15 @@ class _Base:
             async for change in differing:
                 size += ROW_BYTES + codec.long_bytes(change.before) + codec.long_bytes(change.after)
                 if size > STEP_BYTES:
-                    raise SnapshotTooOld(
+                    raise too_old(
                         f"More than {STEP_BYTES >> 20} MB of {self.name} have changed since"
-                        f" {after}.",
-                        cure="Subscribe without a moment: the stream begins with all rows.",
+                        f" {after}."
                     )
                 found.append(change)
         return found
 
 
-class Committed(_Base):
+class Committed(Source):
     """A relation, or a view that transactions keep."""
 
     async def news(self, after: int) -> None:
@@ -216,10 +203,7 @@ class Committed(_Base):
             return
         catalogs = await self.access.bulk.catalogs_between(catalog, after, upto)
         if self.name in loaded(catalogs) or not all(map(self._has, catalogs)):
-            raise SnapshotTooOld(
-                f"{self.name} has been made, loaded or rebuilt after {after}.",
-                cure="Subscribe without a moment: the stream begins with all rows.",
-            )
+            raise too_old(f"{self.name} has been made, loaded or rebuilt after {after}.")
 
     def _has(self, catalog: Catalog) -> bool:
         """Does this catalog read the rows from the same table?"""
@@ -227,7 +211,7 @@ class Committed(_Base):
         return any(catalog.layout(name).table == self.layout.table for name in names)
 
 
-class OfGroup(_Base):
+class OfGroup(Source):
     """A live or deferred view."""
 
     def __init__(self, name: str, access: Access) -> None:
@@ -249,9 +233,8 @@ class OfGroup(_Base):
     async def require_kept(self, moment: int) -> None:
         state = await self.access.deferred.state(self._group)
         if not state.was_as_of(moment):
-            raise SnapshotTooOld(
-                f"{self.name} did not show the moment {moment}, or it is not remembered any more.",
-                cure="Subscribe without a moment: the stream begins with all rows.",
+            raise too_old(
+                f"{self.name} did not show the moment {moment}, or it is not remembered any more."
             )
         await self.access.require_kept(moment)
 

@@ -148,7 +148,7 @@ class Tail:
                 _LOG.info("changes are searched again", name=self.source.name, error=str(error))
                 await self._clock.sleep(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-            except Exception as error:  # a bug must not leave subscribers waiting for ever
+            except Exception as error:  # a bug must not leave subscribers without an end
                 _LOG.error("a subscription failed", name=self.source.name, exc_info=error)
                 self.end(Unavailable("The changes cannot be found.", cure="Subscribe again."))
                 return

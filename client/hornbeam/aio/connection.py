@@ -18,7 +18,6 @@ from hornbeam.isolation import DEFAULT_LEVEL
 from hornbeam.namespaces import Setting
 from hornbeam.options import DEFAULT_TIMEOUT_S, DEFAULTS, Options, target_and_options
 from hornbeam.session import Session
-from hornbeam.subscriptions import Follower
 from hornbeam.types import Parameters
 
 T = TypeVar("T")
@@ -170,9 +169,7 @@ class Connection(BaseConnection):
         begins with all rows, or with `rows` False with the next change. It is independent of
         transactions of this connection. It begins when it is entered.
         """
-        self._session.check_open()
-        follower = Follower(name, wanted, moment, self._session.timeout_s, rows=rows)
-        return Subscription(self.transport, follower)
+        return Subscription(self.transport, self._follower(name, wanted, moment, rows=rows))
 
     async def explain(
         self, sql: str, parameters: Parameters, flags: Mapping[str, bool] = MappingProxyType({})

@@ -8,33 +8,17 @@ from types import TracebackType
 
 from hornbeam.aio.transport import AsyncTransport
 from hornbeam.errors import Error
-from hornbeam.exchange import AsyncAnswer
-from hornbeam.subscriptions import PATH, Changes, Follower, cut_off
+from hornbeam.subscriptions import PATH, BaseSubscription, Changes, Follower, cut_off
 
 
-class Subscription:
+class Subscription(BaseSubscription):
     """The twin of `hornbeam.subscriptions.Subscription` in an event loop. It begins when it is
     entered."""
 
     def __init__(self, transport: AsyncTransport, follower: Follower) -> None:
+        super().__init__(follower)
         self._transport = transport
-        self._follower = follower
         self._changes = self._followed()
-
-    @property
-    def columns(self) -> list[tuple[str, str]]:
-        """Names and SQL types of the columns of the rows."""
-        return self._follower.columns
-
-    @property
-    def key(self) -> list[str]:
-        """The columns that identify a row; empty if none do."""
-        return self._follower.key
-
-    @property
-    def moment(self) -> int | None:
-        """The last moment whose changes were all taken."""
-        return self._follower.moment
 
     async def close(self) -> None:
         """End the subscription. Idempotent."""
@@ -47,7 +31,7 @@ class Subscription:
             try:
                 stream = self._transport.stream(PATH, method="GET", params=parameters)
                 async with stream as answer:
-                    async for line in _lines(answer):
+                    async for line in answer.lines():
                         changes = follower.take(line)
                         if not begun:
                             begun = True
@@ -80,11 +64,3 @@ class Subscription:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
-
-
-async def _lines(answer: AsyncAnswer) -> AsyncIterator[str]:
-    rest = b""
-    async for piece in answer.pieces:
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
-            yield line.decode()
