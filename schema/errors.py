@@ -208,6 +208,10 @@ class Unavailable(HornbeamError):
     usual_cure = "Try again in a moment. If it lasts, look into the log of the server."
 
 
+class Closing(Unavailable):
+    """The database was closed while the request ran."""
+
+
 class DiskFull(Unavailable):
     code = "disk-full"
 

@@ -16,6 +16,7 @@ from hornbeam_server.api.rest.metrics import Metrics, now_s
 from hornbeam_server.api.rest.occupancy import LASTING, Occupancy
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import (
+    Closing,
     Corruption,
     HornbeamError,
     LimitExceeded,
@@ -154,6 +155,8 @@ def _log(scope: Scope, error: Exception) -> None:
     cause: Any = error.__cause__ if isinstance(error, RuntimeError) else error
     if isinstance(cause, Corruption):
         problems.log_damage(scope, cause)
+    elif isinstance(cause, Closing):
+        _LOG.info("answer cut short, since the database is closed", path=scope["path"])
     elif isinstance(cause, HornbeamError):
         _LOG.warning("answer cut short", path=scope["path"], code=cause.code, error=cause.message)
     else:

@@ -36,7 +36,7 @@ from hornbeam_server.query.workers.messages import (
     raised,
     receive,
 )
-from hornbeam_server.schema.errors import MemoryExceeded, StatementTimeout, Unavailable
+from hornbeam_server.schema.errors import Closing, MemoryExceeded, StatementTimeout, Unavailable
 
 _PROGRAM = (
     "import importlib, json, sys; sys.path[:] = json.loads(sys.argv[2]);"
@@ -60,8 +60,8 @@ class Worker(Protocol):
     async def ask(self, requests: Sequence[Request]) -> Reply:
         """Send `requests` and return the reply to the last one; the others have no reply.
 
-        Raises the HornbeamError that the worker reports, and MemoryExceeded when the worker has
-        ended. Cancelling the call kills the worker.
+        Raises the HornbeamError that the worker reports, MemoryExceeded when the worker has ended,
+        and Closing when it was killed. Cancelling the call kills the worker.
         """
 
     def ask_in_thread(self, requests: Sequence[Request], timeout_s: float | None = None) -> Reply:
@@ -140,8 +140,9 @@ class WorkerProcess:
             content = await _receive(loop, connection, head_bytes + body_bytes)
             envelope = decode_reply(content[:head_bytes], content[head_bytes:])
         except BaseException as error:
+            ending = self._killed  # by the owner of the workers, which is closed
             self.discard()
-            raise _lost(error) from None
+            raise _lost(error, ending=ending) from None
         return self._reply(envelope)
 
     def ask_in_thread(self, requests: Sequence[Request], timeout_s: float | None = None) -> Reply:
@@ -154,8 +155,9 @@ class WorkerProcess:
             content = receive(connection, head_bytes + body_bytes)
             envelope = decode_reply(content[:head_bytes], content[head_bytes:])
         except BaseException as error:
+            ending = self._killed  # by the owner of the workers, which is closed
             self.discard()
-            raise _lost(error) from None
+            raise _lost(error, ending=ending) from None
         return self._reply(envelope)
 
     def post(self, request: Request) -> None:
@@ -220,11 +222,17 @@ def _sizes(header: memoryview) -> tuple[int, int]:
     return head_bytes, body_bytes
 
 
-def _lost(error: BaseException) -> BaseException:
-    """The exception to raise when a request to a worker failed with `error`."""
+def _lost(error: BaseException, *, ending: bool) -> BaseException:
+    """The exception to raise when a request to a worker failed with `error`. `ending`: the worker
+    was killed while the request ran."""
     if isinstance(error, TimeoutError):
         return timed_out()
     if isinstance(error, OSError | msgspec.MsgspecError | pa.ArrowException | ValueError):
+        if ending:
+            return Closing(
+                "The database was closed while the statement ran.",
+                cure="Try again when it is open, or at another node.",
+            )
         return MemoryExceeded(
             "The process that ran the statement has ended, most likely for lack of memory.",
             cure="Narrow the statement, or ask the administrator to raise query_headroom_mb.",

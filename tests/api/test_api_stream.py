@@ -11,8 +11,13 @@ import time
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from hornbeam_server.api.rest import http_protocol, middleware
+from hornbeam_server.api.rest.metrics import Metrics
+from hornbeam_server.api.rest.occupancy import Occupancy
+from hornbeam_server.node.settings import Settings
+from hornbeam_server.schema.errors import Closing, Unavailable
 from tests.api.api_world import PLAN, world
 
 ARROW = {"Accept": "application/vnd.apache.arrow.stream"}
@@ -52,6 +57,22 @@ def test_a_large_result_streams_in_bounded_memory(shop, headers):
     assert received > 30_000_000
     assert grown_kib < 60_000
     assert quiet(shop)
+
+
+@pytest.mark.parametrize(("error", "warnings"), [(Closing("closed"), 0), (Unavailable("away"), 1)])
+async def test_an_answer_that_the_end_of_the_database_cuts_is_no_warning(error, warnings):
+    async def application(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise error
+
+    async def nothing(*_):
+        pass
+
+    guard = middleware.Guard(application, Settings(), Metrics(), Occupancy(1))
+    scope = {"type": "http", "method": "POST", "path": "/v1/query", "headers": []}
+    with capture_logs() as logged:
+        await guard(scope, nothing, nothing)
+    assert [entry["log_level"] for entry in logged].count("warning") == warnings
 
 
 @pytest.mark.parametrize("headers", [{}, ARROW])

@@ -37,6 +37,7 @@ from hornbeam_server.query.workers.processes import (
     fork_worker,
 )
 from hornbeam_server.schema.errors import (
+    Closing,
     LimitExceeded,
     MemoryExceeded,
     SqlError,
@@ -253,7 +254,7 @@ async def test_workers_end_with_their_engine():
         await asyncio.sleep(0.5)
         pids = [w.pid for w in (*processes(engine), *engine.workers._used)]
         engine.close()
-        with pytest.raises(MemoryExceeded):
+        with pytest.raises(Closing):
             await slow
 
     assert pids
