@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hornbeam_server.node.live.recent import RecentBatches
+from hornbeam_server.node.schema_plans import rebuilt_view
 from hornbeam_server.query.engine import PreparedQuery
 from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.errors import (
@@ -348,7 +349,8 @@ class DeferredViews:
         return max(self._use_ms - age_ms, self._use_ms // 2)
 
     async def rebuild(self, names: Sequence[str]) -> None:
-        """Let the next batch rebuild views. They cannot be read until then.
+        """Let the next batch rebuild views, with the partial aggregates that the rows of today make
+        worthwhile. They cannot be read until then.
 
         Raises InvalidRequest for no names, NotFound, Unavailable.
         """
@@ -361,9 +363,15 @@ class DeferredViews:
             for name in names:
                 numbers[name] = numbers.get(name, 0) + 1
                 states[name] = State.BUILDING
+            counted = replace(current, row_counts=tuple(self._keeper.counts().items()))
+            views = [
+                rebuilt_view(view, counted) if view.name in names else view
+                for view in current.deferred
+            ]
             return replace(
                 current,
                 version=current.version + 1,
+                deferred=tuple(views),
                 incarnations=tuple(numbers.items()),
                 states=tuple(states.items()),
             )

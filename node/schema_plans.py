@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ from hornbeam_server.maintain.deltas.program import (
     DeltaProgram,
     compile_view,
     outline,
+    planned_program,
     stored_program,
 )
 from hornbeam_server.maintain.immediate.definition import Definition
@@ -57,6 +58,7 @@ from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.views import (
     DeferredView,
     ImmediateView,
+    PartialAggregate,
     PlainView,
     ProjectedView,
     TransactionalView,
@@ -393,7 +395,7 @@ def _with_deferred(catalog: Catalog, base: Catalog, request: PlanRequest) -> Cat
     """
     numbers, states = dict(catalog.incarnations), dict(catalog.states)
     deferred = [
-        _deferred(declared, catalog, request)
+        _deferred(declared, catalog, base, request)
         for declared in catalog.schema.views
         if declared.refresh.is_batched
     ]
@@ -433,9 +435,41 @@ def _rebuilt(catalog: Catalog, base: Catalog) -> tuple[str, ...]:
     return tuple(name for name in kept if after[name] != before[name])
 
 
-def _deferred(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> DeferredView:
+def _deferred(
+    declared: DeclaredView, catalog: Catalog, base: Catalog, request: PlanRequest
+) -> DeferredView:
+    """A view as it is stored. If it keeps its rows, it has the partial aggregates that it had."""
+    before = base.deferred_view.get(declared.name)
+    if before is not None:
+        with suppress(SqlError):
+            program = compile_view(declared, all_readable(catalog), partials=before.partials)
+            kept = _stored(declared, program, before.partials)
+            if _keeps_rows(kept, catalog, base):
+                return kept
     with _errors_located(declared, catalog, request):
-        program = _compiled(declared, catalog)
+        return planned_view(declared, catalog)
+
+
+def planned_view(declared: DeclaredView, catalog: Catalog) -> DeferredView:
+    """A declared view as it is stored when it is built now, with the partial aggregates that the
+    catalog's row counts make worthwhile. Raises the errors of `compile_view`."""
+    return _stored(declared, *planned_program(declared, all_readable(catalog)))
+
+
+def rebuilt_view(view: DeferredView, catalog: Catalog) -> DeferredView:
+    """A stored view with the partial aggregates that the catalog's row counts make worthwhile now.
+    It stays as it is if this version stores other columns for its SELECT, or does not compile
+    it."""
+    with suppress(SqlError):
+        planned = planned_view(view.declared, catalog)
+        if replace(planned, states=view.states, partials=view.partials) == view:
+            return planned
+    return view
+
+
+def _stored(
+    declared: DeclaredView, program: DeltaProgram, partials: tuple[PartialAggregate, ...]
+) -> DeferredView:
     return DeferredView(
         declared,
         program.relations,
@@ -443,6 +477,7 @@ def _deferred(declared: DeclaredView, catalog: Catalog, request: PlanRequest) ->
         program.hidden,
         program.key,
         program.states,
+        partials,
     )
 
 

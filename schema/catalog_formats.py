@@ -78,11 +78,16 @@ class Format(enum.IntEnum):
     EIGHTEENTH = 18
     """With changes in two stages, whose columns are hidden (an older server would take such a
     column for the row identity), or with copies that have no key any more."""
+    NINETEENTH = 19
+    """With deferred or live views that keep partial aggregates: an older server would find other
+    states than its programs have."""
 
 
 def format_of(catalog: Catalog) -> Format:
     """The oldest format that can hold the catalog."""
     types = [column.type for column in _all_columns(catalog)]
+    if any(view.partials for view in catalog.deferred):
+        return Format.NINETEENTH
     if catalog.staged or any(_is_of_eighteenth(copy, catalog) for copy in catalog.copies):
         return Format.EIGHTEENTH
     if any(_is_of_seventeenth(copy, catalog) for copy in catalog.copies):

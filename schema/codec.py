@@ -56,6 +56,7 @@ from hornbeam_server.schema.views import (
     FoldedColumn,
     ImmediateView,
     JoinView,
+    PartialAggregate,
     PlainView,
     ProjectedView,
     StateLayout,
@@ -171,6 +172,9 @@ class _DeferredForm(msgspec.Struct):
     hidden: tuple[_ColumnForm, ...]
     key: tuple[KeyPart, ...]
     states: tuple[_StateForm, ...]
+    partials: tuple[PartialAggregate, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Only views that keep some have it, so that catalogs without them have the bytes of older
+    formats."""
 
 
 class _ComputedForm(msgspec.Struct, omit_defaults=True):
@@ -483,6 +487,7 @@ def _deferred_form(view: DeferredView) -> _DeferredForm:
         _column_forms(view.hidden),
         view.key,
         tuple(map(_state_form, view.states)),
+        view.partials or msgspec.UNSET,
     )
 
 
@@ -606,6 +611,7 @@ def _deferred(form: _DeferredForm) -> DeferredView:
         _columns(form.hidden),
         form.key,
         tuple(map(_state, form.states)),
+        form.partials or (),
     )
 
 

@@ -62,10 +62,23 @@ class StateLayout:
 
 
 @dataclass(frozen=True)
+class PartialAggregate:
+    """A partial aggregate that a deferred view keeps (`maintain/deltas/partials`). It is over the
+    FROM items at the positions `items`, below the aggregate number `aggregate` of the view's
+    SELECT. `rows` and `groups` were expected of it when it was chosen."""
+
+    aggregate: int
+    items: tuple[int, ...]
+    rows: int
+    groups: int
+
+
+@dataclass(frozen=True)
 class DeferredView:
     """A declared view and its storage (which `maintain/deltas` derives from its SELECT).
 
     Its rows are tuples of `columns`, which queries can read, and `hidden`, which they cannot.
+    `partials` were chosen when the view was planned, and stay as long as its rows do.
     """
 
     declared: DeclaredView
@@ -74,6 +87,7 @@ class DeferredView:
     hidden: tuple[Column, ...]
     key: tuple[KeyPart, ...]
     states: tuple[StateLayout, ...]
+    partials: tuple[PartialAggregate, ...] = ()
 
     @property
     def name(self) -> str:

@@ -172,6 +172,8 @@ class Aggregate(Node):
     calls: tuple[Call, ...]
     sums: tuple[tuple[str, Field], ...]
     """Argument → the field of its sum, for the arguments of SUM and AVG."""
+    reason: str = ""
+    """Of a partial aggregate (`partials`): what it aggregates, and why it is kept."""
 
     @cached_property
     def fields(self) -> Fields:  # type: ignore[override]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -30,6 +31,8 @@ from hornbeam_server.maintain.deltas.executors import FEW, run, run_inputs
 from hornbeam_server.maintain.deltas.expressions import check, check_repeatable, text
 from hornbeam_server.maintain.deltas.lookups import Lookup, Narrowed
 from hornbeam_server.maintain.deltas.nesting import written_out
+from hornbeam_server.maintain.deltas.partials.choice import chosen
+from hornbeam_server.maintain.deltas.partials.rewriting import with_partials
 from hornbeam_server.maintain.deltas.relations import (
     Field,
     Fields,
@@ -62,7 +65,7 @@ from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import Column, DeclaredView, KeyPart, Refresh
 from hornbeam_server.schema.types import UNORDERED, ColumnType, Kind
-from hornbeam_server.schema.views import DeferredView, StateLayout
+from hornbeam_server.schema.views import DeferredView, PartialAggregate, StateLayout
 from hornbeam_server.storage.snapshot import RowReader
 
 
@@ -115,11 +118,12 @@ def compile_view(
     declared: DeclaredView,
     catalog: Catalog,
     *,
+    partials: Sequence[PartialAggregate] = (),
     wide_sums: bool = False,
     double_quotients: bool = False,
 ) -> DeltaProgram:
-    """Compile a declared view. Raises the binder's errors, and Unsupported, with the reason and a
-    cure, for a SELECT that cannot be maintained as declared.
+    """Compile a declared view that keeps `partials`. Raises the binder's errors, and Unsupported,
+    with the reason and a cure, for a SELECT that cannot be maintained as declared.
 
     `wide_sums`: sums of INTEGER are DECIMAL(38,0), as in views of earlier versions, and
     `double_quotients`: quotients and averages of NUMERIC, and EXTRACT of `epoch`, are DOUBLE.
@@ -133,18 +137,40 @@ def compile_view(
             total.meta[WIDE] = True
     match declared.refresh:
         case Refresh.DEFERRED | Refresh.LIVE:
-            return _deltas(declared, tree, catalog)
+            return _program(declared, _translated(declared, tree, catalog), catalog, partials)
         case Refresh.RECOMPUTE:
             return _recomputed(declared, tree, catalog)
         case Refresh.IMMEDIATE | Refresh.PLAIN:
             raise AssertionError("batches do not maintain this view")
 
 
+def planned_program(
+    declared: DeclaredView, catalog: Catalog
+) -> tuple[DeltaProgram, tuple[PartialAggregate, ...]]:
+    """The program of a declared view with the partial aggregates that the catalog's row counts make
+    worthwhile, and these; without any if their groups could not be looked up. Raises as
+    `compile_view`."""
+    if not declared.refresh.follows_changes:
+        return compile_view(declared, catalog), ()
+    found = _translated(declared, written_out(declared, catalog.schema.views), catalog)
+    partials = chosen(found.result, catalog)
+    if partials:
+        with suppress(Unsupported):
+            return _program(declared, found, catalog, partials), partials
+    return _program(declared, found, catalog), ()
+
+
 def stored_program(view: DeferredView, catalog: Catalog) -> DeltaProgram | None:
     """The program that maintains a stored view; None if no program matches its stored columns."""
     stored = (view.columns, view.hidden, view.key, view.states)
     for wide, double in itertools.product((False, True), repeat=2):
-        program = compile_view(view.declared, catalog, wide_sums=wide, double_quotients=double)
+        program = compile_view(
+            view.declared,
+            catalog,
+            partials=view.partials,
+            wide_sums=wide,
+            double_quotients=double,
+        )
         if (program.columns, program.hidden, program.key, program.states) == stored:
             return program
     return None
@@ -220,10 +246,14 @@ def _translated(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> Tra
     return Translated(text(tree), described, result)
 
 
-def _deltas(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> DeltaProgram:
-    found = _translated(declared, tree, catalog)
-    result = replace(found, result=_with_one(found.result))
-    return _Compiler(declared.name, catalog, result).program()
+def _program(
+    declared: DeclaredView,
+    found: Translated,
+    catalog: Catalog,
+    partials: Sequence[PartialAggregate] = (),
+) -> DeltaProgram:
+    result = _with_one(with_partials(found.result, partials))
+    return _Compiler(declared.name, catalog, replace(found, result=result)).program()
 
 
 def _recomputed(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> DeltaProgram:

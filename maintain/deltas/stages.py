@@ -260,6 +260,8 @@ class AggregateStage:
     def words(self) -> Iterator[str]:
         by = ", ".join(self.state.order)
         yield f"aggregate by {by}" if by else "aggregate everything"
+        if self.state.node.reason:
+            yield self.state.node.reason
         for layout in self.state.layouts:
             yield f"state {layout.name}: {', '.join(column.name for column in layout.columns)}"
 

@@ -45,6 +45,7 @@ from hornbeam_server.schema.views import (
     Folding,
     ImmediateView,
     JoinView,
+    PartialAggregate,
     PlainView,
     ProjectedView,
     StateLayout,
@@ -585,3 +586,19 @@ def test_changes_in_two_stages_raise_the_format_number_and_are_decoded() -> None
     for copy in copies_for(before, schema):
         copied = encode_catalog(Catalog(1, before, Forest(("r", "t")), copies=(copy,)))
         assert copied.startswith(b'{"format":18,')
+
+
+PARTIAL = (Path(__file__).parent / "fixtures" / "catalog_19_partials.json").read_bytes()
+"""A catalog with a deferred view that keeps a partial aggregate."""
+
+
+def test_partial_aggregates_raise_the_format_number_and_are_decoded() -> None:
+    schema = load_ddl("CREATE TABLE r (a INT PRIMARY KEY);")
+    view = _deferred(schema.relation("r"))
+    catalog = Catalog(1, schema, Forest(("r",)), deferred=(view,))
+    assert encode_catalog(catalog).startswith(b'{"format":2,')
+    assert b"partials" not in encode_catalog(catalog)
+    kept = replace(view, partials=(PartialAggregate(0, (0, 2), 1_000, 25),))
+    catalog = replace(catalog, deferred=(kept,))
+    assert encode_catalog(catalog) == PARTIAL
+    assert decode_catalog(PARTIAL) == catalog

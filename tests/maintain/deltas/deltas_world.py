@@ -4,6 +4,7 @@ compares the views with DuckDB's answers over the base rows after every step."""
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from types import MappingProxyType
 from zlib import crc32
 
 import pyarrow as pa
@@ -49,6 +50,8 @@ class Rows:
         self.codecs = {layout.name: LayoutCodec(layout) for layout in layouts}
         self.rows = {name: {} for name in self.codecs}
         self.reads = Counter()
+        self.found = Counter()
+        """The number of rows that reads have found, by layout."""
 
     async def get(self, layout, keys):
         self.reads["get", layout] += len(keys)
@@ -57,6 +60,7 @@ class Rows:
         encoded = [codec.key_of(key) for key in keys]
         assert len(set(encoded)) == len(encoded), "a key read twice in one get"
         found = [self.rows[layout].get(key) for key in encoded]
+        self.found[layout] += sum(row is not None for row in found)
         return [
             None if row is None else RowVersion(key, 1, row)
             for key, row in zip(encoded, found, strict=True)
@@ -68,10 +72,9 @@ class Rows:
         encoded = [self.codecs[layout].prefix(prefix) for prefix in prefixes]
         assert all(encoded), "a scan of everything"
         assert len(set(encoded)) == len(encoded), "a prefix read twice"
-        return [
-            [RowVersion(key, 1, row) for key, row in self._between(layout, start)]
-            for start in encoded
-        ]
+        found = [self._between(layout, start) for start in encoded]
+        self.found[layout] += sum(map(len, found))
+        return [[RowVersion(key, 1, row) for key, row in rows] for rows in found]
 
     async def scan(self, layout, key_range=KeyRange(), *, reverse=False, limit=None):
         self.reads["scan", layout] += 1
@@ -81,6 +84,7 @@ class Rows:
         stored = sorted(self.rows[layout].items())
         rows = [row for key, row in stored if start <= key and (end is None or key < end)]
         rows = (rows[::-1] if reverse else rows)[:limit]
+        self.found[layout] += len(rows)
         for i in range(0, len(rows), 2):
             yield rows[i : i + 2]
 
@@ -110,14 +114,18 @@ def view_layouts(program):
 
 
 class World:
-    """Base rows, their indexes, and the views of `sqls` by name."""
+    """Base rows, their indexes, and the views of `sqls` by name. `partials` has the partial
+    aggregates that a view keeps, by its name."""
 
-    def __init__(self, catalog, sqls):
+    def __init__(self, catalog, sqls, partials=MappingProxyType({})):
         declared = tuple(DeclaredView(name, sql) for name, sql in sqls.items())
         catalog = replace(catalog, schema=replace(catalog.schema, views=declared))
         self.catalog = catalog
         self.sqls = sqls
-        self.programs = {view.name: compile_view(view, catalog) for view in declared}
+        self.programs = {
+            view.name: compile_view(view, catalog, partials=partials.get(view.name, ()))
+            for view in declared
+        }
         self.relations = {r.name: r for r in catalog.schema.relations}
         base = [catalog.layout(name) for name in [*self.relations, *catalog.index]]
         own = [layout for p in self.programs.values() for layout in view_layouts(p)]

@@ -38,6 +38,12 @@ CREATE INDEX lineitem_part ON lineitem (l_partkey);
 CREATE INDEX lineitem_supplier ON lineitem (l_suppkey);
 """
 
+SCALE_1 = {
+    "region": 5, "nation": 25, "supplier": 10_000, "partsupp": 800_000, "customer": 150_000,
+    "orders": 1_500_000, "part": 200_000, "lineitem": 6_000_000,
+}  # fmt: skip
+"""The rows of TPC-H at scale factor 1."""
+
 QUERIES = {
     "q2": """SELECT s_acctbal, s_name, n_name, p_partkey, p_mfgr, s_address, s_phone, s_comment
         FROM part, supplier, partsupp, nation, region
