@@ -31,7 +31,7 @@ BOTH := tests/storage/test_storage_rows.py tests/storage/test_storage_snapshot.p
 # Without compiled modules each process takes twice as long to start, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo speedups test-speedups demo-cluster demo-spark test test-quick check docs postgres-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-cluster bench-nodes bench-spark bench-spark-cluster bench-peers lock clean
+.PHONY: demo speedups test-speedups demo-cluster demo-spark test test-quick check docs postgres-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-cluster bench-nodes bench-spark bench-spark-cluster bench-nations bench-peers lock clean
 
 # A copy without symbolic links (a zip, core.symlinks=false) has files with their targets: `ln` restores them.
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
@@ -167,6 +167,9 @@ bench-nodes: $(READY)  ## on a real HBase with several nodes, failing and moving
 
 bench-spark: $(SPARK)  ## Spark's work on an embedded store: SCALE=0.05
 	@$(BIN)/python -m bench.spark $(addprefix --scale ,$(SCALE))
+
+bench-nations: $(SPARK)  ## TPC-H's revenue by nation with and without a partial aggregate: SCALE=0.05
+	@$(BIN)/python -m bench.tpch.nations $(addprefix --scale ,$(SCALE))
 
 bench-spark-cluster: $(SPARK)  ## Spark's scans and builds on a real HBase (needs Java, Maven)
 	@$(BIN)/python -m bench.spark_cluster

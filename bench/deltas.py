@@ -1,4 +1,5 @@
-"""Compares the two executors of delta programs, for batches of few changes: rows and DuckDB.
+"""Compares the two executors of delta programs, for batches of few changes: rows and DuckDB; and
+views with partial aggregates with views without them, for a change of a dimension's row.
 
 The time is that of a whole batch in this process, with its reads from the embedded store: what a
 node needs to refresh a view, without writing."""
@@ -14,17 +15,26 @@ from functools import partial
 
 from bench.measure import Figure, ratios, where_time_goes
 from hornbeam_server.maintain.changes import Change, Mutation
-from hornbeam_server.maintain.deltas.program import DeltaProgram, refresh, stored_program
+from hornbeam_server.maintain.deltas.catalog_programs import all_readable
+from hornbeam_server.maintain.deltas.program import (
+    DeltaProgram,
+    compile_view,
+    refresh,
+    stored_program,
+)
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlanRequest, plan_schema
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.storage.snapshot import Snapshot
 
 SCHEMA = """
+CREATE TABLE region (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
 CREATE TABLE place (id INTEGER PRIMARY KEY, region INTEGER NOT NULL);
+CREATE INDEX place_region ON place (region);
 CREATE TABLE measure (id INTEGER PRIMARY KEY, place INTEGER NOT NULL, value DECIMAL(15,2) NOT NULL);
 CREATE INDEX measure_place ON measure (place);
 CREATE MATERIALIZED VIEW totals WITH (refresh = 'deferred') AS
@@ -36,6 +46,16 @@ GROUP BY region;
 CREATE MATERIALIZED VIEW extremes WITH (refresh = 'deferred') AS
 SELECT place, min(value) AS low, max(value) AS high FROM measure GROUP BY place;
 """
+BY_NAME = """
+CREATE MATERIALIZED VIEW {view} WITH (refresh = 'deferred') AS
+SELECT r.name, count(*) AS n, sum(value) AS total
+FROM measure JOIN place AS p ON p.id = place JOIN region AS r ON r.id = p.region
+GROUP BY r.name;
+"""
+NAMED = {"with a partial aggregate": "eager", "without": "plain"}
+"""Views of one SELECT, with and without a partial aggregate of the measures by region."""
+MANY = {"measure": 1_000_000, "place": 2_000, "region": 100}
+"""Row counts that make the partial aggregate worthwhile."""
 VIEWS = {"SUM": "totals", "join and SUM": "by_region", "MIN and MAX": "extremes"}
 PLACES, REGIONS = 2_000, 100
 COUNTS = (1, 10, 100, 1_000)
@@ -53,6 +73,12 @@ class World:
     programs: Mapping[str, DeltaProgram]
     measures: Sequence[Row]
     reader: Snapshot
+
+    def renamed(self, number: int) -> dict[str, ZSet]:
+        """An update of the name of a region."""
+        change = Change("region", (number, f"r{number}"), (number, "renamed"))
+        columns = self.reader.catalog.schema.relation("region").columns
+        return {"region": ZSet.of_changes(columns, [change])}
 
     def changes(self, count: int, chance: random.Random) -> dict[str, ZSet]:
         """Updates of `count` random rows."""
@@ -77,7 +103,20 @@ async def deltas(database: Database, rows: int, rounds: int) -> list[Figure]:
                 work = partial(_microseconds, world, view, changes, "rows")
                 first = replace(first, why=await where_time_goes(work))
             figures += [first, *others]
-    return figures
+    return [*figures, *await _dimension(world, len(world.measures) // REGIONS, rounds)]
+
+
+async def _dimension(world: World, facts: int, rounds: int) -> list[Figure]:
+    """Microseconds of batches in which one region is renamed, over `facts` measures of it."""
+    times: dict[str, list[float]] = {title: [] for title in NAMED}
+    for number in range(rounds):
+        for title, view in NAMED.items():
+            changes = world.renamed(number % REGIONS)
+            times[title].append(await _microseconds(world, view, changes, "rows"))
+    name = f"a dimension of {facts:,} facts changes"
+    figures = [Figure("deltas", f"{name}, {t}", "µs", tuple(found)) for t, found in times.items()]
+    eager, plain = times.values()
+    return [*figures, Figure("deltas", f"{name}, without / with", "×", ratios(plain, eager))]
 
 
 def _figures(title: str, count: int, times: Mapping[str, Sequence[float]]) -> list[Figure]:
@@ -100,11 +139,14 @@ async def _microseconds(
 
 
 async def _world(database: Database, count: int) -> World:
-    planned = plan_schema(PlanRequest(SCHEMA), database.catalog)
-    await database.keeper.apply(planned.catalog)
+    views = "".join(BY_NAME.format(view=view) for view in NAMED.values())
+    planned = plan_schema(PlanRequest(SCHEMA + views, row_counts=MANY), database.catalog)
+    await database.keeper.apply(without_partials(planned.catalog, "plain"))
     await database.keeper.wait_built()
+    regions = [(i, f"r{i}") for i in range(REGIONS)]
     places = [(i, i % REGIONS) for i in range(PLACES)]
     measures = [(i, i % PLACES, Decimal(i % 977).quantize(Decimal("0.01"))) for i in range(count)]
+    await database.load("region", ("id", "name"), regions)
     await database.load("place", ("id", "region"), places)
     await database.load("measure", ("id", "place", "value"), measures)
     codecs, at = database.manager.state.codecs, database.watermark()
@@ -115,7 +157,7 @@ async def _world(database: Database, count: int) -> World:
         name: ZSet.of_changes(
             catalog.schema.relation(name).columns, [Change(name, None, row) for row in rows]
         )
-        for name, rows in (("place", places), ("measure", measures))
+        for name, rows in (("region", regions), ("place", places), ("measure", measures))
     }
     for program in found.values():
         made = await refresh(program, whole, Snapshot(database.store, codecs, 0))
@@ -126,6 +168,16 @@ async def _world(database: Database, count: int) -> World:
         for name in EXECUTORS:
             await _microseconds(world, view, world.changes(1, random.Random(0)), name)
     return world
+
+
+def without_partials(catalog: Catalog, name: str) -> Catalog:
+    """The catalog in which the deferred view `name` keeps no partial aggregates."""
+    states = compile_view(catalog.deferred_view[name].declared, all_readable(catalog)).states
+    views = (
+        replace(view, states=states, partials=()) if view.name == name else view
+        for view in catalog.deferred
+    )
+    return replace(catalog, deferred=tuple(views))
 
 
 def _puts(codecs: Codecs, mutations: Sequence[Mutation]) -> dict[str, list[Put]]:

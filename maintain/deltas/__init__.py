@@ -12,6 +12,7 @@ empty groups.
 * `expressions.py`, `calls.py`, `windows.py`, `grouping_sets.py`, `set_operations.py`,
   `scalar_values.py`, `operators.py`, `translate.py`: from SQL to the six operators of `algebra.py`;
   `decided.py` gives aggregates and windows a single result.
+* `partials/`: partial aggregates below joins, as a rewrite of the algebra.
 * `lookups.py`: looks up rows of any operator at S0 by some of its columns; `access.py` chooses how.
 * `keys.py`: values of one numeric type as keys and bounds of a column of another.
 * `states.py`: the state of aggregates; `stages.py`: the steps of a program, computed by DuckDB;

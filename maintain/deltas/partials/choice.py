@@ -117,8 +117,10 @@ class Estimates:
             costs: dict[float, list[tuple[Items, int]]] = {}
             for items in self.cuts(below):
                 with suppress(Unsupported):
-                    longer = [(items, self.groups(rewriting.keys(items))), *chain]
-                    costs.setdefault(self.cost(longer), longer)
+                    keys = rewriting.keys(items)
+                    if all(self._is_key(field, text) for field, text in keys):
+                        longer = [(items, self.groups(keys)), *chain]
+                        costs.setdefault(self.cost(longer), longer)
             if not costs or min(costs) >= cost:
                 break
             cost = min(costs)
@@ -126,6 +128,12 @@ class Estimates:
             below = chain[0][0]
         rows = self.rows[self.fact]
         return [PartialAggregate(number, tuple(sorted(i)), rows, groups) for i, groups in chain]
+
+    def _is_key(self, field: Field, text: str) -> bool:
+        """May a column be in the key of a state? A long text may not, unless it is in another key
+        anyway."""
+        long = field.type.kind in (Kind.TEXT, Kind.BYTES)
+        return not long or text in self.graph.groups or any(self._equal(field.name))
 
     def cuts(self, items: Items) -> list[Items]:
         """What is left of `items` without one of them, and without those that follow from it

@@ -76,6 +76,7 @@ class Graph:
             place = self._next(node, waiting, open_)
             waiting.remove(place)
             node, open_ = _with_item(node, self.items[place], open_)
+        assert not open_
         return node
 
     def _next(self, node: Node, waiting: list[int], open_: list[Condition]) -> int:

@@ -124,24 +124,32 @@ DISTINCT = ["count(DISTINCT x)", "count(DISTINCT y)", "sum(b::INT * y)", "sum(x)
 WHOLE = ["count(*)", "count(y)", "sum(x)", "avg(y)", "count(DISTINCT y)"]
 
 
-def small_writes(random, count):
-    few = [None, 0, 1, 2]
-    for _ in range(count):
-        match random.randint(0, 5):
-            case 0:
-                yield "d", (random.randint(0, 2),), None
-            case 1:
-                yield "f", (random.randint(0, 9),), None
-            case 2:
-                yield "u", (random.randint(0, 2), random.choice(["a", None, "b"]))
-            case 3:
-                choice = [random.choice(few) for _ in range(2)]
-                yield "d", (random.randint(0, 2), random.choice("ab"), *choice)
-            case _:
-                money = random.choice([None, Decimal("-1.50"), Decimal("3.00")])
-                numbers = random.choice(few), random.choice(few), money
-                flag = random.choice([None, True, False])
-                yield "f", (random.randint(0, 9), *numbers, random.choice("ab"), flag)
+def fact(random, number):
+    money = random.choice([None, Decimal("-1.50"), Decimal("3.00")])
+    x, flag = random.choice([None, 0, 1, 2]), random.choice([None, True, False])
+    return number, random.choice([0, 1, 1, 2, 7, None]), x, money, random.choice("ab"), flag
+
+
+def dimension(random, number):
+    y, up = random.choice([None, 2, 3, 5]), random.choice([0, 1, 1, None])
+    return number, random.choice("ab"), y, up
+
+
+def dense(random):
+    """Several facts for most rows of `d`, and several of these for each row of `u`."""
+    yield from (("u", (number, f"u{number}")) for number in range(2))
+    yield from (("d", dimension(random, number)) for number in range(4))
+    yield from (("f", fact(random, number)) for number in range(20))
+
+
+def small_writes(random):
+    """Facts come, go and change; dimensions change their values and parents; groups are renamed."""
+    for number in random.sample(range(24), 4):
+        yield "f", fact(random, number)
+    yield "f", (random.randrange(20),), None
+    yield "d", dimension(random, 1)
+    yield "d", (random.choice([0, 2]),), None
+    yield "u", (1, random.choice(["u0", "other", None]))
 
 
 def test_all_aggregates_follow_from_partial_ones():
@@ -155,8 +163,8 @@ def test_all_aggregates_follow_from_partial_ones():
             sqls[name] = f"SELECT u.name, {named} {base} GROUP BY u.name"
     world = World(catalog_of(SMALL), sqls, dict.fromkeys(sqls, (partial(0), partial(0, 1))))
     random = Random(5)
-    for count in (30, 8):
-        world.commit(*small_writes(random, count))
+    for writes in (dense(random), small_writes(random)):
+        world.commit(*dict.fromkeys(writes))
         world.check()
     world.check_anew()
 
