@@ -1,9 +1,10 @@
 """The main job on a real cluster, while a node is killed: `make demo-cluster`.
 
 Starts HDFS, ZooKeeper, HBase and three Hornbeam nodes on this machine, uploads TPC-W's schema and
-workload, loads a population, and runs emulated browsers over REST. While they run, it watches a
-live view, and kills the node that does the view's batches and the node that leads. In the end it
-verifies every view, index and foreign key. Needs Java 17 and Maven.
+workload, loads a population, and runs emulated browsers over REST. While they run, a subscriber
+follows a live view at the node that does the view's batches. That node is killed, and the
+subscriber goes on at another one; then the node that leads is killed. In the end it verifies every
+view, index and foreign key. Needs Java 17 and Maven.
 `python -m bench.cluster_demo --help` lists the options.
 """
 
@@ -28,7 +29,7 @@ from bench import remote
 from bench.demo import new_console, print_measured
 from bench.ending import ended_by_sigterm
 from bench.measure import machine
-from bench.nodes import NodeProcess, NodeProcesses
+from bench.nodes import NodeProcess, NodeProcesses, client_url
 from bench.options import parse
 from bench.peers.design import tpcw
 from bench.tpcw import LIVE
@@ -55,18 +56,21 @@ class Options:
 @dataclass(frozen=True, slots=True)
 class Report:
     """The results of the demo. `take_over_s`: maximum seconds from a kill until other nodes owned
-    the node's roots."""
+    the node's roots. `subscriptions`: how many were open at the first node that was killed, and
+    then at the other nodes."""
 
     load_rows_s: float
     measured: Measured
     watched: Watched
     take_over_s: float
+    subscriptions: tuple[int, int]
     differences: int
     checked: list[dict[str, Any]]
 
     @property
     def failed(self) -> bool:
-        return bool(self.differences or self.watched.differing or self.measured.errors)
+        watched = all(self.subscriptions) and not self.watched.differing
+        return bool(self.differences or not watched or self.measured.errors)
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> Options:
@@ -111,10 +115,10 @@ def _demonstrate(nodes: NodeProcesses, options: Options, console: Console) -> Re
             f"{options.sessions} emulated browsers over REST for {options.seconds:g} s;"
             " the node that keeps the live view and the one that leads are killed"
         )
-        measured, watched, take_over_s = asyncio.run(_run_browsers(nodes, size, options, console))
+        found = asyncio.run(_run_browsers(nodes, size, options, console))
         console.rule("Every view and index recomputed by DuckDB and compared")
         report = remote.verify(db)
-    return Report(rate, measured, watched, take_over_s, report["differences"], report["checked"])
+    return Report(rate, *found, report["differences"], report["checked"])
 
 
 def _load(db: hornbeam.Connection, size: Size, console: Console) -> float:
@@ -129,21 +133,35 @@ def _load(db: hornbeam.Connection, size: Size, console: Console) -> float:
 
 async def _run_browsers(
     nodes: NodeProcesses, size: Size, options: Options, console: Console
-) -> tuple[Measured, Watched, float]:
+) -> tuple[Measured, Watched, float, tuple[int, int]]:
     """Run the emulated browsers, watch the live view, and kill the nodes that keep it and that
-    lead. Returns the measurements, and the maximum seconds from a kill until the other nodes own
-    all roots and have recovered the killed node's commits."""
+    lead. Returns the measurements, the maximum seconds from a kill until the other nodes own all
+    roots and have recovered the killed node's commits, and `Report.subscriptions`."""
     settings = BrowserRun(size.customers, size.items, options.sessions, options.seconds)
     browsers = asyncio.ensure_future(run_in_process(nodes.urls, settings))
-    watching = asyncio.ensure_future(watch(nodes.client_url, browsers))
-    await asyncio.sleep(options.seconds / 4)
     keeping = await asyncio.to_thread(_keeping, nodes)
+    others = [node for node in nodes.nodes if node is not keeping]
+    first = client_url([node.address for node in (keeping, *others)])
+    watching = asyncio.ensure_future(watch(nodes.client_url, browsers, first))
+    await asyncio.sleep(options.seconds / 4)
+    before = await asyncio.to_thread(_subscriptions, [keeping])
     take_over_s = await _killed(nodes, keeping, "which keeps the live view", console)
+    after = await asyncio.to_thread(_subscriptions, others)
     leading = await asyncio.to_thread(nodes.leading)
     if leading is not keeping:
         later_s = await _killed(nodes, leading, "which leads", console)
         take_over_s = max(take_over_s, later_s)
-    return await browsers, await watching, take_over_s
+    return await browsers, await watching, take_over_s, (before, after)
+
+
+def _subscriptions(nodes: Sequence[NodeProcess]) -> int:
+    """The subscriptions that are open at nodes."""
+    found = 0.0
+    for node in nodes:
+        metrics = httpx.get(f"{node.url}/metrics", timeout=5, trust_env=False).raise_for_status()
+        name, lines = "hornbeam_subscriptions ", metrics.text.splitlines()
+        found += sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
+    return int(found)
 
 
 def _keeping(nodes: NodeProcesses) -> NodeProcess:
@@ -177,6 +195,8 @@ def _document(report: Report, options: Options) -> dict[str, Any]:
         "errors": report.measured.errors,
         "live_view": report.watched.json(),
         "take_over_s": round(report.take_over_s, 2),
+        "subscriptions_at_the_killed_node": report.subscriptions[0],
+        "subscriptions_then_at_others": report.subscriptions[1],
         "rest_p50_ms": {
             name: statistics.median(values) for name, values in report.measured.latencies.items()
         },
@@ -192,7 +212,11 @@ def _print(console: Console, report: Report) -> None:
         f"{report.measured.interactions} interactions, {len(report.measured.errors)} errors;"
         f" a killed node's roots had other owners after {report.take_over_s:.1f} s at most"
     )
-    console.print(f"A live view of sales by subject: {report.watched.text()}")
+    before, after = report.subscriptions
+    console.print(
+        f"Followed live view of sales by subject: {report.watched.text()}; {before}"
+        f" subscriptions were at the killed node, and then {after} at others"
+    )
     rows = sum(item["rows"] for item in report.checked)
     console.print(
         f"Verified {len(report.checked)} views, indexes and foreign keys, {rows:,} rows:"

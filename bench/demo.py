@@ -312,7 +312,7 @@ def _print_results(console: Console, result: DemoResult, options: DemoOptions) -
         highlight=False,
     )
     console.print(
-        f"   A live view of sales by subject, read meanwhile: {result.watched.text()}",
+        f"   Followed live view of sales by subject: {result.watched.text()}",
         highlight=False,
     )
     for error in measured.errors[:PRINTED_ERRORS]:

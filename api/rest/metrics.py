@@ -103,6 +103,7 @@ class Metrics:
                 "log_bytes": "Bytes in the log; NaN while it does not answer.",
                 "watermark_lag_seconds": "Age of the default snapshot.",
                 "views_not_readable": "Views that queries cannot use now.",
+                "subscriptions": "Subscriptions to changes that are open now.",
                 "slots": "Slots of locks that this node owns; NaN of a database in a folder.",
                 "slots_locks_per_minute": "Locks that it grants in them; NaN: not measured yet.",
                 "hottest_slot_locks_per_minute": "In that in which it grants most.",
@@ -175,6 +176,7 @@ async def _values(db: Database) -> dict[str, float]:
         "log_bytes": await _log_bytes(db),
         "watermark_lag_seconds": db.lag_s(),
         "views_not_readable": sum(not catalog.readable(name) for name in catalog.all_views),
+        "subscriptions": db.subscriptions.count,
         "ready": int(db.ready()),
         **_slots(db.member),
     }

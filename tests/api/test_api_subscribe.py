@@ -54,6 +54,16 @@ def buy(shop, number, customer=1, total="9.50"):
     return done.json()
 
 
+def test_metrics_count_the_open_subscriptions(shop):
+    def shown():
+        lines = shop.client.get("/metrics").text.splitlines()
+        return next(line for line in lines if line.startswith("hornbeam_subscriptions "))
+
+    while_open = []
+    subscribed(shop, "orders", 1, after=lambda: while_open.append(shown()), rows=False)
+    assert while_open == ["hornbeam_subscriptions 1.0"]
+
+
 def test_a_stream_has_the_rows_then_the_changes(shop):
     buy(shop, 1)
     done = []

@@ -1,4 +1,4 @@
-"""The demo compares a live view with its SELECT at each snapshot that it reads."""
+"""The demo compares a subscriber of a live view with the view's SELECT, moment by moment."""
 
 import asyncio
 
@@ -6,7 +6,8 @@ import pytest
 
 import hornbeam
 from bench.tpcw import LIVE, SCHEMA, live
-from bench.tpcw.live import watch
+from bench.tpcw.live import Subscriber, lags_s, watch
+from hornbeam.subscriptions import Change, Changes
 
 
 @pytest.fixture
@@ -39,10 +40,14 @@ async def ordering(db, lines=20):
 async def test_a_view_is_watched_while_orders_come(shop):
     url, db = shop
     watched = await watch(url, asyncio.ensure_future(ordering(db)))
-    assert watched.snapshots > 1
+    assert watched.compared > 2
     assert watched.differing == 0
+    assert watched.moments > 1
+    assert watched.changes >= watched.moments
+    assert len(watched.lags_s) == 20
+    assert 0 < watched.json()["lag_p50_s"] <= watched.json()["lag_max_s"] < 5
     assert watched.half_s is not None
-    assert f"{watched.snapshots} snapshots compared, 0 differ; commits shown" in watched.text()
+    assert f"{watched.compared} compared with the query, 0 differ" in watched.text()
     assert run(db, f"SELECT * FROM {live.VIEW} ORDER BY i_subject").fetchall() == [
         ("ART", 10, 30),
         ("COOKING", 10, 30),
@@ -52,6 +57,45 @@ async def test_a_view_is_watched_while_orders_come(shop):
 async def test_a_view_that_differs_is_found(shop, monkeypatch):
     url, db = shop
     await ordering(db, 2)
+    monkeypatch.setattr(live, "LAST_S", 0.1)
     monkeypatch.setattr(live, "SELECT", live.SELECT.replace("sum(ol_qty)", "sum(ol_qty) + 1"))
-    watched = await watch(url, asyncio.ensure_future(asyncio.sleep(0.1)))
-    assert watched.differing == watched.snapshots > 0
+    watched = await watch(url, asyncio.ensure_future(asyncio.sleep(0.2)))
+    assert watched.differing == watched.compared > 1
+
+
+async def test_a_subscriber_that_misses_a_change_is_found(shop, monkeypatch):
+    url, db = shop
+    take, missed = Subscriber.take, []
+
+    def forgetful(self, changes, now_ms):
+        if not changes.begins and not missed:
+            missed.append(changes.pop())
+        take(self, changes, now_ms)
+
+    monkeypatch.setattr(live, "LAST_S", 0.1)
+    monkeypatch.setattr(Subscriber, "take", forgetful)
+    watched = await watch(url, asyncio.ensure_future(ordering(db, 5)))
+    assert missed
+    assert watched.differing > 0
+
+
+async def test_an_error_of_a_subscriber_ends_the_watch(shop, monkeypatch):
+    url, _ = shop
+    monkeypatch.setattr(live, "RELATION", "absent")
+    with pytest.raises(hornbeam.Error, match="absent"):
+        await watch(url, asyncio.ensure_future(asyncio.sleep(30)))
+
+
+def test_a_subscriber_holds_the_rows_of_its_moment():
+    subscriber = Subscriber()
+    begins = [Change("insert", None, ("ART", 1)), Change("insert", None, ("ART", 1))]
+    subscriber.take(Changes(None, begins, begins=True), 1.0)
+    assert subscriber.moment is None
+    subscriber.take(Changes(5, [], begins=True), 1.0)
+    subscriber.take(Changes(7, [Change("update", ("ART", 1), ("ART", 2))]), 9.0)
+    assert (subscriber.moment, subscriber.changes, subscriber.arrivals) == (7, 1, [(7, 9.0)])
+    assert subscriber.rows == {("ART", 1): 1, ("ART", 2): 1}
+
+
+def test_a_commit_has_come_with_the_first_moment_that_shows_it():
+    assert lags_s([3, 5, 6, 11], [(5, 1005.0), (10, 2006.0)]) == [1.002, 1.0, 2.0]
