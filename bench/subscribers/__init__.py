@@ -1,0 +1,1 @@
+"""What many subscribers of one view cost a node."""
