@@ -166,6 +166,8 @@ class ChangeStream:
         }
         if change.commit:
             document |= {"commit": change.commit, "transaction_id": change.transaction_id}
+        if change.idempotency_key:
+            document["idempotency_key"] = change.idempotency_key
         return document
 
     def _one(self, row: Row | None) -> Row | None:
@@ -180,12 +182,19 @@ class ChangeStream:
                 self._one(change.after),
                 change.commit or step.moment,
                 change.transaction_id,
+                change.idempotency_key,
             )
             yield self._form.framed(document, step.moment if number == last else None)
         yield self._reached(step.moment)
 
     def _envelope(
-        self, operation: str, before: Row | None, after: Row | None, ts: int, transaction_id: str
+        self,
+        operation: str,
+        before: Row | None,
+        after: Row | None,
+        ts: int,
+        transaction_id: str,
+        idempotency_key: str = "",
     ) -> dict[str, Any]:
         names = [column.name for column in self._columns]
 
@@ -205,5 +214,6 @@ class ChangeStream:
                 "snapshot": str(operation == "r").lower(),
                 "table": self._subscription.name,
                 "txId": transaction_id or None,
+                "idempotencyKey": idempotency_key or None,
             },
         }

@@ -35,13 +35,15 @@ Row = tuple[Any, ...]
 class Change(NamedTuple):
     """A row before and after a change; None: there is no such row. `operation` is "insert",
     "update" or "delete". For a relation, `commit` is the timestamp of the transaction that changed
-    it, and `transaction_id` its id. They are 0 and "" for a view."""
+    it, `transaction_id` its id, and `idempotency_key` that of its request, if there was one. They
+    are 0 and "" for a view."""
 
     operation: str
     before: Row | None
     after: Row | None
     commit: int = 0
     transaction_id: str = ""
+    idempotency_key: str = ""
 
 
 class Changes(list[Change]):
@@ -127,6 +129,7 @@ class Follower:
             None if after is None else self._read(after),
             document.get("commit", 0),
             document.get("transaction_id", ""),
+            document.get("idempotency_key", ""),
         )
 
     def taken(self, changes: Changes) -> None:

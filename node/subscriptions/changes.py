@@ -17,13 +17,15 @@ have there. Without positions it is all rows."""
 
 class RowChange(NamedTuple):
     """A row before and after a change; None: there is no such row. `commit` is the timestamp of the
-    transaction that changed it, and `transaction_id` its id. They are 0 and "" for a view, whose
-    changes are differences between two moments."""
+    transaction that changed it, `transaction_id` its id, and `idempotency_key` that of its request,
+    if there was one. They are 0 and "" for a view, whose changes are differences between two
+    moments."""
 
     before: Row | None
     after: Row | None
     commit: int = 0
     transaction_id: str = ""
+    idempotency_key: str = ""
 
     @property
     def operation(self) -> str:

@@ -13,7 +13,7 @@ from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.types import Value
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.log.following import batches_between
-from hornbeam_server.storage.log.records import CellBatch, Commit, commits, decode_commit
+from hornbeam_server.storage.log.records import CellBatch, KeyedCommit, commits, decode_commit
 from hornbeam_server.storage.ports import LogReader, Put
 from hornbeam_server.txlayer.commit.committer import Committer
 
@@ -25,7 +25,7 @@ class Logged(NamedTuple):
     """A batch of commits, and the cells of immediate views that it changes, by physical table."""
 
     ts: int
-    commits: Sequence[Commit]
+    commits: Sequence[KeyedCommit]
     cells: Mapping[str, Sequence[Put]]
 
 
@@ -74,6 +74,7 @@ def changes_of(relation: str, logged: Sequence[Logged], codecs: Codecs) -> list[
             None if after is None else decode(after),
             batch.ts,
             commit.transaction_id.hex(),
+            commit.idempotency_key,
         )
         for batch in logged
         for commit in batch.commits

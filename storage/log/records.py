@@ -31,6 +31,13 @@ class Commit(msgspec.Struct, frozen=True, array_like=True):
     changes: list[tuple[str, bytes | None, bytes | None]]
 
 
+class KeyedCommit(Commit, frozen=True, array_like=True):
+    """A commit with the idempotency key of its request; "": it has none. A commit without a key is
+    written as a `Commit`, and read as this."""
+
+    idempotency_key: str = ""
+
+
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """Transactions that were committed together at `ts`. `commits` are encoded Commits."""
 
@@ -69,7 +76,7 @@ _HEAD_OF_BYTES = b"\xc6"
 
 _encoder = msgspec.msgpack.Encoder()
 _records: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
-_commits = msgspec.msgpack.Decoder(Commit)
+_commits = msgspec.msgpack.Decoder(KeyedCommit)
 
 
 def encode(record: Record | Commit) -> bytes:
@@ -84,12 +91,15 @@ async def encode_commit(commit: Commit, size: int) -> Sequence[bytes]:
     if size < PIECE_BYTES:
         return [encode(commit)]
     pieces = _Pieces()
-    pieces.add(_array_header(4) + _encoder.encode(commit.transaction_id))
+    fields = len(commit.__struct_fields__)
+    pieces.add(_array_header(fields) + _encoder.encode(commit.transaction_id))
     pieces.add(_encoder.encode(commit.catalog_version) + _map_header(len(commit.writes)))
     for table, puts in commit.writes.items():
         pieces.add(_encoder.encode(table))
         await _add_list(pieces, puts)
     await _add_list(pieces, commit.changes)
+    if isinstance(commit, KeyedCommit):
+        pieces.add(_encoder.encode(commit.idempotency_key))
     return pieces.all()
 
 
@@ -186,12 +196,12 @@ def decode(payload: bytes) -> Record:
         raise Corruption(f"A log record cannot be read: {error}.", cure=_CURE) from None
 
 
-def commits(batch: Batch) -> list[Commit]:
+def commits(batch: Batch) -> list[KeyedCommit]:
     """The commits of a batch, decoded. Raises Corruption."""
     return [decode_commit(batch.ts, raw) for raw in batch.commits]
 
 
-def decode_commit(ts: int, commit: bytes | msgspec.Raw) -> Commit:
+def decode_commit(ts: int, commit: bytes | msgspec.Raw) -> KeyedCommit:
     """An encoded commit of the batch at `ts`. Raises Corruption."""
     try:
         return _commits.decode(commit)

@@ -139,6 +139,21 @@ def test_server_sent_events_have_a_name_and_an_id(shop):
     assert lines[8] == f"id: {changes['moment']}"
 
 
+def test_changes_have_the_idempotency_key_of_their_request(shop):
+    def keyed():
+        statement = {"sql": "INSERT INTO orders VALUES (2, 1, 5)", "parameters": []}
+        headers = {"Idempotency-Key": "cart 7"}
+        body = {"statements": [statement]}
+        done = shop.client.post("/v1/transactions", json=body, headers=headers)
+        assert done.status_code == 200, done.text
+
+    *_, changes = messages(shop, "orders", 2, after=keyed, rows=False)
+    assert [change["idempotency_key"] for change in changes["changes"]] == ["cart 7"]
+    given = {"moment": changes["changes"][0]["commit"] - 1, "envelope": "debezium"}
+    _, envelope = messages(shop, "orders", 2, **given)
+    assert envelope["source"]["idempotencyKey"] == "cart 7"
+
+
 def test_changes_may_have_debeziums_envelope(shop):
     buy(shop, 1)
     _, row, _, change, end = messages(
@@ -150,6 +165,7 @@ def test_changes_may_have_debeziums_envelope(shop):
     assert change["after"] == {"o_id": 2, "o_c_id": 1, "o_total": "9.50"}
     assert change["source"]["table"] == "orders"
     assert change["ts_ms"] <= end["moment"]
+    assert change["source"]["idempotencyKey"] is None
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from decimal import Decimal
 
@@ -50,6 +51,7 @@ def test_rows_then_changes_with_their_types(db: hornbeam.Connection) -> None:
         assert (change.before or ())[3] == Decimal("1.50")
         assert change.after == (1, 1, "T", Decimal("2.00"), 2)
         assert (change.commit, len(change.transaction_id)) == (db.bookmark, 32)
+        assert change.idempotency_key  # the client gives each transaction one
         assert books.moment == last.moment
         assert changes.moment is not None
         assert changes.moment >= db.bookmark
@@ -115,16 +117,18 @@ def test_watch_prints_rows_and_changes(
 
     def write() -> None:
         with hornbeam.connect(url, autocommit=True) as other:
+            while "hornbeam_subscriptions 1.0" not in other.transport.text("/metrics"):
+                time.sleep(0.01)
             other.cursor().execute("UPDATE author SET a_name = 'B' WHERE a_id = 1")
 
-    timer = threading.Timer(1.0, write)
-    timer.start()
+    writer = threading.Thread(target=write)
+    writer.start()
     code, out, _ = run("watch", "author", "--limit", "1")
     assert (code, out.splitlines()) == (
         0,
         ["= a_id = 1, a_name = A", "~ a_id = 1, a_name = B   (a_name was A)"],
     )
-    timer.join()
+    writer.join()
 
 
 def test_watch_prints_json_from_a_moment(run: client_world.Run, db: hornbeam.Connection) -> None:

@@ -100,6 +100,33 @@ async def answer(db, name, at):
     return Counter(await db.fetch(f"SELECT * FROM {name}", snapshot=at, use_views=False))
 
 
+@pytest.mark.parametrize("ring", [None, 1], ids=["ring", "log"])
+async def test_changes_have_the_idempotency_key_of_their_request(tmp_path, monkeypatch, ring):
+    if ring:
+        monkeypatch.setattr("hornbeam_server.txlayer.commit.change_ring.RING_BYTES", ring)
+    writes = [
+        "INSERT INTO orders VALUES (5, 1, 1, 'one')",
+        "INSERT INTO orders VALUES (6, 1, 1, 'two'), (7, 1, 1, 'rows')",
+        "INSERT INTO orders VALUES (5, 1, 2, '') ON CONFLICT (o_id) DO UPDATE SET o_total = 9",
+        "UPDATE orders SET o_total = 2 WHERE o_id = 5",
+        "UPDATE orders SET o_total = 3 WHERE o_total < 3",
+        "DELETE FROM orders WHERE o_id = 5",
+    ]
+    async with opened(tmp_path) as db:
+        await apply(db)
+        await fill(db, orders=0)
+        async with reader(db, "orders") as orders:
+            for number, sql in enumerate(writes):
+                await db.execute(sql, idempotency_key=f"key {number}")
+            await db.execute("INSERT INTO orders VALUES (8, 1, 80, 'without a key')")
+            columns = ["o_id", "o_c_id", "o_total", "o_note"]
+            await db.load("orders", columns, [(9, 1, 90, "")], idempotency_key="load")
+            keys = []
+            while "load" not in keys:
+                keys += [change.idempotency_key for change in (await orders.step()).changes]
+    assert [*dict.fromkeys(keys)] == [*[f"key {n}" for n in range(len(writes))], "", "load"]
+
+
 async def test_a_relation_gives_each_transaction_with_old_and_new_rows(tmp_path):
     async with opened(tmp_path) as db:
         await apply(db)

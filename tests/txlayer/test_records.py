@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.storage.log import following
 from hornbeam_server.storage.log.records import (
     PIECE_BYTES,
     Batch,
     CellBatch,
     Checkpoint,
     Commit,
+    KeyedCommit,
     commits,
     decode,
     encode,
@@ -27,11 +29,21 @@ from hornbeam_server.storage.ports import Position, Put
 COMMIT = Commit(
     (1).to_bytes(16), 7, {"r.t.0": [Put(b"k", b"v")]}, [("t", None, b"v"), ("t", b"v", None)][:1]
 )
+READ = KeyedCommit(COMMIT.transaction_id, 7, COMMIT.writes, COMMIT.changes)
+"""`COMMIT` as it is read."""
+KEYED = KeyedCommit(COMMIT.transaction_id, 7, COMMIT.writes, COMMIT.changes, "r1")
 BATCH_BYTES = bytes.fromhex(
     "9301cd03e891"
     "94c41000000000000000000000000000000001"
     "0781a5722e742e309192c4016bc40176"
     "9193a174c0c40176"
+)
+KEYED_BATCH_BYTES = bytes.fromhex(
+    "9301cd03e891"
+    "95c41000000000000000000000000000000001"
+    "0781a5722e742e309192c4016bc40176"
+    "9193a174c0c40176"
+    "a27231"
 )
 CELL_BATCH_BYTES = bytes.fromhex(
     "9403cd03e891"
@@ -48,8 +60,24 @@ def test_a_batch_is_written_as_documented_and_read_back():
     batch = decode(BATCH_BYTES)
     assert isinstance(batch, Batch)
     assert batch.ts == 1000
-    assert commits(batch) == [COMMIT]
+    assert commits(batch) == [READ]
     assert isinstance(commits(batch)[0].writes["r.t.0"][0], Put)
+
+
+def test_a_commit_with_an_idempotency_key_is_written_as_documented_and_read_back():
+    assert encode(Batch(1000, [msgspec.Raw(encode(KEYED))])) == KEYED_BATCH_BYTES
+    batch = decode(KEYED_BATCH_BYTES)
+    assert isinstance(batch, Batch)
+    assert commits(batch) == [KEYED]
+    assert following.changes(batch)[0].changes == KEYED.changes
+
+
+def test_a_version_that_does_not_know_idempotency_keys_reads_the_rest_of_their_commits():
+    """Versions before subscriptions know these fields only."""
+    older = msgspec.msgpack.Decoder(Commit)
+    batch = decode(KEYED_BATCH_BYTES)
+    assert isinstance(batch, Batch)
+    assert older.decode(batch.commits[0]) == COMMIT
 
 
 def test_a_batch_with_cells_is_written_as_documented_and_read_back():
@@ -58,7 +86,7 @@ def test_a_batch_with_cells_is_written_as_documented_and_read_back():
     batch = decode(CELL_BATCH_BYTES)
     assert isinstance(batch, CellBatch)
     assert batch.ts == 1000
-    assert commits(batch) == [COMMIT]
+    assert commits(batch) == [READ]
     assert batch.cells == cells
 
 
@@ -112,14 +140,15 @@ PUTS = st.lists(st.builds(Put, st.binary(max_size=40), VALUES), max_size=20)
 COUNTS = st.sampled_from([1, 15, 16, 255, 256, 257, 600])
 CHANGES = st.tuples(st.text(max_size=40), st.none() | VALUES, st.none() | VALUES)
 COMMITS = st.builds(
-    lambda id_, version, writes, count, changes: Commit(
-        id_, version, {table: puts * count for table, puts in writes.items()}, changes
+    lambda id_, version, writes, count, changes, key: (KeyedCommit if key else Commit)(
+        id_, version, {table: puts * count for table, puts in writes.items()}, changes, *key
     ),
     st.binary(min_size=16, max_size=16),
     st.integers(0, 1 << 40),
     st.dictionaries(st.text(max_size=40), PUTS.filter(lambda p: len(p) < 3), max_size=20),
     COUNTS,
     st.lists(CHANGES, max_size=20),
+    st.lists(st.text(max_size=300), max_size=1),
 )
 
 

@@ -10,7 +10,7 @@ from hornbeam_server.maintain.inserts import StoredRow
 from hornbeam_server.schema.turns import chunks, turn, worked_off
 from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
 from hornbeam_server.storage.limits import MAX_KEY_BYTES, require_storable
-from hornbeam_server.storage.log.records import Commit, encode_commit
+from hornbeam_server.storage.log.records import Commit, KeyedCommit, encode_commit
 from hornbeam_server.storage.ports import TOMBSTONE, Put, make_put
 from hornbeam_server.txlayer.commit.batches import Prepared
 from hornbeam_server.txlayer.commit.lanes import LaneAddition
@@ -28,12 +28,13 @@ async def encoded(
     codecs: Codecs,
     not_before: int = 0,
     additions: Sequence[LaneAddition] = (),
+    idempotency_key: str | None = None,
 ) -> Prepared:
     """Encode a transaction for the log and the store, each row once. Raises LimitExceeded.
 
     `mutations` are all stored rows that change, `changes` the base rows among them, `extra_puts`
     encoded system rows by physical table, `additions` the changes of immediate views; `codecs` are
-    those of the catalog's version.
+    those of the catalog's version. The log keeps the `idempotency_key` of the request, if any.
     """
     require_storable(extra_puts)
     encoding = _Encoding(codecs)
@@ -43,7 +44,7 @@ async def encoded(
     for table, extra in extra_puts.items():
         writes.setdefault(table, []).extend(extra)
         encoding.size += sum([len(key) + len(value) for key, value in extra])
-    commit = Commit(bytes.fromhex(transaction_id), catalog_version, writes, encoding.logged)
+    commit = _commit(transaction_id, catalog_version, writes, encoding.logged, idempotency_key)
     payload = await encode_commit(commit, encoding.size)
     return Prepared(transaction_id, catalog_version, writes, payload, not_before, additions)
 
@@ -55,6 +56,7 @@ async def encoded_insert(
     relation: str,
     outcome: tuple[str, Put],
     not_before: int = 0,
+    idempotency_key: str | None = None,
 ) -> Prepared:
     """`encoded` for a transaction that inserts one row: `stored` are the rows that it stores, first
     the row itself. `relation` is the stored name of its relation, `outcome` the physical table and
@@ -69,7 +71,7 @@ async def encoded_insert(
         size += bytes_of_put
         writes.setdefault(table, []).append(put)
     logged: list[_Logged] = [(relation, None, value)]
-    commit = Commit(bytes.fromhex(transaction_id), catalog_version, writes, logged)
+    commit = _commit(transaction_id, catalog_version, writes, logged, idempotency_key)
     payload = await encode_commit(commit, size)
     return Prepared(transaction_id, catalog_version, writes, payload, not_before)
 
@@ -81,6 +83,7 @@ async def encoded_inserts(
     relation: str,
     outcome: tuple[str, Put],
     not_before: int = 0,
+    idempotency_key: str | None = None,
 ) -> Prepared:
     """`encoded_insert` for many rows: `stored` are the puts by physical table, first those of the
     relation."""
@@ -96,9 +99,22 @@ async def encoded_inserts(
         writes.setdefault(table, []).extend(puts)
     logged: list[_Logged] = [(relation, None, put.value) for put in stored[0][1]]
     size += sum([len(value) for _, _, value in logged if value is not None])
-    commit = Commit(bytes.fromhex(transaction_id), catalog_version, writes, logged)
+    commit = _commit(transaction_id, catalog_version, writes, logged, idempotency_key)
     payload = await encode_commit(commit, size)
     return Prepared(transaction_id, catalog_version, writes, payload, not_before)
+
+
+def _commit(
+    transaction_id: str,
+    catalog_version: int,
+    writes: dict[str, list[Put]],
+    logged: list[_Logged],
+    idempotency_key: str | None,
+) -> Commit:
+    id_ = bytes.fromhex(transaction_id)
+    if idempotency_key is None:
+        return Commit(id_, catalog_version, writes, logged)
+    return KeyedCommit(id_, catalog_version, writes, logged, idempotency_key)
 
 
 class _Encoding:

@@ -305,6 +305,7 @@ class TransactionManager:
             state.codecs,
             request.bookmark,
             additions,
+            request.idempotency_key,
         )
 
     def _short_transaction(self, attempt: Attempt, state: CatalogState) -> ShortTransaction:

@@ -122,6 +122,7 @@ class ShortTransaction:
             {OUTCOMES: [await outcome_of(attempt)]},
             self.state.codecs,
             request.bookmark,
+            idempotency_key=request.idempotency_key,
         )
 
     async def _inserted(
@@ -153,6 +154,7 @@ class ShortTransaction:
             insert.codec.layout.stored_name,
             (OUTCOMES, await outcome_of(attempt)),
             request.bookmark,
+            request.idempotency_key,
         )
 
     async def _met(self, plan: InsertPlan, met: Met) -> Changed | None:
@@ -183,4 +185,5 @@ class ShortTransaction:
             insert.codec.layout.stored_name,
             (OUTCOMES, await outcome_of(attempt)),
             attempt.request.bookmark,
+            attempt.request.idempotency_key,
         )

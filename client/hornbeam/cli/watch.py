@@ -107,4 +107,6 @@ def _show_json(change: Change, changes: Changes, columns: Sequence[tuple[str, st
     }
     if change.commit:
         document |= {"commit": change.commit, "transaction_id": change.transaction_id}
+    if change.idempotency_key:
+        document["idempotency_key"] = change.idempotency_key
     print(json.dumps(document, default=json_form, ensure_ascii=False), flush=True)
