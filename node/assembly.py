@@ -28,12 +28,14 @@ from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
 from hornbeam_server.txlayer.cluster.member import Answering, Member
 from hornbeam_server.txlayer.cluster.membership import Membership
 from hornbeam_server.txlayer.cluster.membership_view import View
+from hornbeam_server.txlayer.cluster.recent import MembersBatches, MembersCommits
 from hornbeam_server.txlayer.cluster.remote_locks import Guests, TravellingLocks
 from hornbeam_server.txlayer.cluster.slot_rates import SlotRates
 from hornbeam_server.txlayer.cluster.snapshots import MembersSnapshots
 from hornbeam_server.txlayer.commit import log_end
 from hornbeam_server.txlayer.commit.committer import Committer
 from hornbeam_server.txlayer.commit.hlc import HybridClock
+from hornbeam_server.txlayer.commit.newest_commits import NewestCommits
 from hornbeam_server.txlayer.commit.recovery import Recovered, recover
 from hornbeam_server.txlayer.commit.snapshots import OwnSnapshots, Snapshots
 from hornbeam_server.txlayer.ddl import build_records
@@ -45,6 +47,7 @@ from hornbeam_server.txlayer.locking.locks import Locks, LockTable
 from hornbeam_server.txlayer.statements import identity_columns
 from hornbeam_server.txlayer.transactions import outcomes
 from hornbeam_server.txlayer.transactions.manager import TransactionLimits, TransactionManager
+from hornbeam_server.txlayer.views.recent_batches import RecentBatches
 
 _LOG = structlog.get_logger(__name__)
 SYSTEM_TABLES = (
@@ -91,6 +94,8 @@ class Parts:
             log_name=log_name,
             lane=lane,
         )
+        self.commits = NewestCommits(self.committer, ports.clock)
+        self._recent: dict[str, RecentBatches] = {}
         self.lock_table = lock_table
         self.engine = QueryEngine(
             Options(
@@ -103,6 +108,10 @@ class Parts:
             new_worker=ports.new_worker,
             new_threads=ports.new_threads,
         )
+
+    def recent_batches(self, group: str) -> RecentBatches:
+        """The last batches of a group of live or deferred views that this node knows."""
+        return self._recent.setdefault(group, RecentBatches())
 
     async def start(
         self, catalog: Catalog, locks: Locks, snapshots: Snapshots, name: str = ""
@@ -226,6 +235,10 @@ class _Joining:
             own, committer, view, self._links, ports.clock, self._catalog_version
         )
         self._guests = Guests(self._locks, view, hlc, ports.clock)
+        self.parts.commits = self._commits = MembersCommits(
+            committer, ports.clock, own, view, self._links
+        )
+        self._batches = MembersBatches(view, self._links, ports.clock, self.parts.recent_batches)
 
     def _catalog_version(self) -> int:
         return self.parts.manager.state.catalog.version
@@ -258,12 +271,21 @@ class _Joining:
             address=address,
             idle_rate=self._settings.slot_idle_rate,
             before=before,
+            commits=self._commits,
+            batches=self._batches,
         )
 
     async def _membership(self, address: str) -> Membership:
         parts = self.parts
         answering = Answering(
-            self._view, self._guests, self._snapshots, parts.manager, parts.hlc, parts.committer
+            self._view,
+            self._guests,
+            self._snapshots,
+            parts.manager,
+            parts.hlc,
+            parts.committer,
+            self._commits,
+            self._batches,
         )
         return Membership(
             coordination=self._ports.coordination,

@@ -82,6 +82,7 @@ class Database:
             ports.clock,
             hold_s=settings.deferred_hold_s,
             use_s=settings.snapshot_retention_s,
+            recent=parts.recent_batches,
         )
         self.exports = Exports(ports.export, settings.data / EXPORTS, ports.clock, ports.ids)
         deferred, exports, low_water = self.deferred, self.exports, self.low_water
@@ -91,7 +92,7 @@ class Database:
         self.verification = Verification(parts, deferred, reads, self.transact)
         self.housekeeping = Housekeeping(parts, deferred, exports, ownership, low_water, member)
         self.live = self._maintainer()
-        access = Access(parts, reads, self.bulk, deferred, ownership, alone=member is None)
+        access = Access(parts, reads, self.bulk, deferred, ownership, member)
         self.subscriptions = Subscriptions(access, settings.max_subscriptions)
         self._offer_operations()
         switch_quickly()

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hornbeam_server.node.live.recent import RecentBatches
 from hornbeam_server.node.schema_plans import rebuilt_view
 from hornbeam_server.query.engine import PreparedQuery
 from hornbeam_server.schema.catalog import Catalog, State
@@ -26,6 +25,7 @@ from hornbeam_server.storage.ports import Clock, Coordination, TableStore
 from hornbeam_server.txlayer.ddl.catalog_keeper import CatalogKeeper
 from hornbeam_server.txlayer.ddl.claim import load_catalog
 from hornbeam_server.txlayer.transactions.numbered_queries import NumberedQuery
+from hornbeam_server.txlayer.views.recent_batches import RecentBatches
 from hornbeam_server.txlayer.views.refresh_groups import (
     Finished,
     Groups,
@@ -104,16 +104,18 @@ class DeferredViews:
         clock: Clock,
         hold_s: float,
         use_s: float,
+        recent: Callable[[str], RecentBatches],
     ) -> None:
         """`hold_s`: for how many seconds a group that is not refreshed keeps its inputs; `use_s`:
-        for how many seconds a batch may use the inputs that were kept when it began."""
+        for how many seconds a batch may use the inputs that were kept when it began. `recent`
+        returns the last batches of a group that this node knows."""
         self._groups = Groups(coordination)
         self._store = store
         self._keeper = keeper
         self._clock = clock
         self._hold_ms = int(hold_s * 1000)
         self._use_ms = int(use_s * 1000)
-        self._recent: dict[str, RecentBatches] = {}
+        self.recent = recent
         self.is_current: Callable[[int], bool] = lambda _: False
         """Is it certain that nothing was committed after a snapshot?"""
 
@@ -335,12 +337,8 @@ class DeferredViews:
         now = self._clock.wall_ms()
         state = await self._groups.finish(group, upto, last, now, self._use_ms)
         await self._keeper.adopt(named(self._keeper.state.catalog, state.views))
-        self.recent(group).tell()
+        self.recent(group).tell(upto)
         return state
-
-    def recent(self, group: str) -> RecentBatches:
-        """The last batches of a group that this node did."""
-        return self._recent.setdefault(group, RecentBatches())
 
     def use_ms(self, upto: int) -> int:
         """The milliseconds from now during which the rows of a batch up to `upto` may be put

@@ -56,7 +56,7 @@ class Batches:
         self._clock = ports.clock
         self._store = ports.store
         self._keeper = parts.keeper
-        self._committer = parts.committer
+        self._commits = parts.commits
         self._log_reader = ports.log_reader
         self._deferred = deferred
         self._bulk = bulk
@@ -68,6 +68,8 @@ class Batches:
             self._most_rows = min(self._most_rows, REMOTE_ROWS)
         self.lags: dict[str, Lags] = {}
         """By group, since the node was started."""
+        self.read_logs: dict[str, bool] = {}
+        """By group: did the last batch have to read logs?"""
         self._programs: dict[str, tuple[object, Programs]] = {}
         """By group, the compiled programs of the last batch with what they were compiled from."""
 
@@ -79,9 +81,8 @@ class Batches:
         await self.require_small(group)
         work = await self._deferred.begin(group, self.reads.snapshot_after)
         until_ms = self._clock.wall_ms() + self._deferred.use_ms(work.upto) - MARGIN_MS
-        ring = self._committer.ring if self._alone else None
-        feed = Feed(self._bulk, self._log_reader, ring, self._committer.watermark())
-        changes = await feed.changes(work)
+        feed = Feed(self._bulk, self._log_reader, self._commits)
+        changes, self.read_logs[group] = await feed.changes(work)
         (_, count, oldest), computed = await self._computed(work, changes)
         rows = 0
         for writes in computed:

@@ -1,4 +1,4 @@
-"""The changes that a batch applies: from the ring of this node's commits, else from the logs."""
+"""The changes that a batch applies: from the newest commits in memory, else from the logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from hornbeam_server.node.deferred_views import BatchWork
 from hornbeam_server.node.live.outcomes import Left
 from hornbeam_server.storage.log.following import batches_between, changes
 from hornbeam_server.storage.ports import LogReader
-from hornbeam_server.txlayer.commit.change_ring import Applied, ChangeRing, commits_of
+from hornbeam_server.txlayer.commit.change_ring import Applied, commits_of
+from hornbeam_server.txlayer.commit.newest_commits import NewestCommits
 
 SEGMENT_BYTES = 32 << 20
 """Maximum bytes of segments that one batch of a node reads."""
@@ -39,22 +40,18 @@ class Feed:
 
     bulk: BulkAccess
     reader: LogReader | None
-    ring: ChangeRing | None
-    """The newest commits, if this node alone commits."""
-    watermark: int
-    """The ring has all commits at or below it. Above it, a later owner of the log may have more."""
+    commits: NewestCommits
 
-    async def changes(self, work: BatchWork) -> Changes:
-        """The changes of a batch. Raises Left if they are too many, SnapshotTooOld, Unsupported,
-        Unavailable, Corruption."""
+    async def changes(self, work: BatchWork) -> tuple[Changes, bool]:
+        """The changes of a batch, and whether logs had to be read for them. Raises Left if they are
+        too many, SnapshotTooOld, Unsupported, Unavailable, Corruption."""
         if not work.refreshed:
-            return lambda _: Decoded({}, 0, 0)
-        known = work.upto <= self.watermark
-        if known and self.ring is not None and self.ring.has(work.as_of):
-            await self.bulk.require_logged(work)
-            applied = self.ring.between(work.as_of, work.upto)
-            return lambda batch: _of_ring(batch, applied)
-        return await self._of_segments(work)
+            return lambda _: Decoded({}, 0, 0), False
+        applied = await self.commits.between(work.as_of, work.upto)
+        if applied is None:
+            return await self._of_segments(work), True
+        await self.bulk.require_logged(work)
+        return lambda batch: _of_memory(batch, applied), False
 
     async def _of_segments(self, work: BatchWork) -> Changes:
         found = await self.bulk.changes(work.as_of, work.upto)
@@ -73,6 +70,6 @@ def _of_segments(batch: SmallBatch, read: Iterable[SegmentBytes]) -> Decoded:
     return Decoded(*batch.changes_of(commits), min((each.ts for each in logged), default=0))
 
 
-def _of_ring(batch: SmallBatch, applied: Sequence[Applied]) -> Decoded:
+def _of_memory(batch: SmallBatch, applied: Sequence[Applied]) -> Decoded:
     rows, count = batch.changes_of(commits_of(applied))
     return Decoded(rows, count, applied[0].ts if applied else 0)

@@ -2,11 +2,11 @@
 
     news ─▶ due ─▶ batch ─▶ due …
 
-A node that serves alone is woken by its commits: the task of a group sleeps until a commit is
-applied above the group's snapshot, and until the group's interval has passed since the last batch
-began. Once in `IDLE_S` it does a batch without news, so that the snapshot stays young enough to be
-kept. A node among others does a batch in every interval, but not more often than each
-`SEALING_S`: the changes of the other nodes are in their logs, which are sealed for it.
+The node is woken by commits: the task of a group sleeps until a commit is applied above the group's
+snapshot, and until the group's interval has passed since the last batch began. Once in `IDLE_S` it
+does a batch without news, so that the snapshot stays young enough to be kept. A node among others
+does so in each `SEALING_S`, since only batches show that nothing was committed. If it has to read
+logs, which are sealed for it, batches are at least that far apart.
 
 A change of the schema, also the end of an index's build, wakes all groups. A batch that fails is
 repeated after a pause. A batch that cannot succeed stops its group alone, with the reason in the
@@ -102,8 +102,7 @@ class Maintainer:
         if not groups:
             committer.unfollow(_FOLLOWER)
             return
-        if self._member is None:
-            committer.follow(_FOLLOWER)
+        committer.follow(_FOLLOWER)
         for group in groups:
             known = self._kept.get(group)
             if known is not None:
@@ -123,7 +122,7 @@ class Maintainer:
     def is_current(self, as_of: int) -> bool:
         """Is it certain that nothing was committed after snapshot `as_of`?"""
         committer = self._parts.committer
-        ring = committer.ring
+        ring = committer.ring if self._member is None else None
         return ring is not None and committer.idle and ring.is_current(as_of)
 
     async def refresh(self, group: str) -> GroupState:
@@ -194,7 +193,7 @@ class _Kept:
     ) -> None:
         self._group = group
         self._clock = parts.ports.clock
-        self._committer = parts.committer
+        self._commits = parts.commits
         self._keeper = parts.keeper
         self._batches = batches
         self._snapshot_after = batches.reads.snapshot_after
@@ -219,7 +218,8 @@ class _Kept:
     def _interval_s(self) -> float:
         catalog = self._keeper.state.catalog
         declared = interval_s(catalog, self._group)
-        return declared if self._member is None else max(declared, SEALING_S)
+        sealed = self._member is not None and self._batches.read_logs.get(self._group, True)
+        return max(declared, SEALING_S) if sealed else declared
 
     async def do_batch(self) -> GroupState:
         """Do the next batch. Raises the errors of `Batches.run`."""
@@ -270,9 +270,10 @@ class _Kept:
         while (wait_s := self._due - self._clock.monotonic()) > 0:
             self._changed.clear()
             await first_of(self._changed.wait(), self._clock.sleep(wait_s))
-        if self._member is None and self._committer.ring is not None:
-            news = self._committer.ring.news(self._as_of)
-            await first_of(self._changed.wait(), news, self._clock.sleep(IDLE_S))
+        if self.is_mine():
+            idle_s = IDLE_S if self._member is None else SEALING_S
+            news = self._commits.news(self._as_of)
+            await first_of(self._changed.wait(), news, self._clock.sleep(idle_s))
         self._changed.clear()
         async with self._keeper.changing:  # while the schema changes, no batch begins
             pass

@@ -1,4 +1,4 @@
-"""The commits between two snapshots: from the ring of this node's commits, else from the logs."""
+"""The commits between two snapshots: from the newest commits in memory, else from the logs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.log.following import batches_between
 from hornbeam_server.storage.log.records import CellBatch, KeyedCommit, commits, decode_commit
 from hornbeam_server.storage.ports import LogReader, Put
-from hornbeam_server.txlayer.commit.committer import Committer
+from hornbeam_server.txlayer.commit.newest_commits import NewestCommits
 
 LOG_BYTES = 64 << 20
 """Maximum bytes of logs that one step reads."""
@@ -35,19 +35,19 @@ class CommitLog:
 
     bulk: BulkAccess
     reader: LogReader | None
-    committer: Committer
+    newest: NewestCommits
 
     async def between(self, after: int, upto: int) -> list[Logged]:
         """The batches above snapshot `after` and at or below snapshot `upto`, in the order of their
         timestamps. Raises SnapshotTooOld if some are not kept any more, or are too many;
         Unsupported, Unavailable, Corruption."""
-        ring = self.committer.ring
-        if ring is not None and ring.has(after) and upto <= self.committer.watermark():
-            return [
-                Logged(ts, [decode_commit(ts, b"".join(pieces)) for pieces in encoded], cells)
-                for ts, encoded, cells, _ in ring.between(after, upto)
-            ]
-        return await self._of_segments(after, upto)
+        applied = await self.newest.between(after, upto)
+        if applied is None:
+            return await self._of_segments(after, upto)
+        return [
+            Logged(ts, [decode_commit(ts, b"".join(pieces)) for pieces in encoded], cells)
+            for ts, encoded, cells, _ in applied
+        ]
 
     async def _of_segments(self, after: int, upto: int) -> list[Logged]:
         found = await self.bulk.changes(after, upto)

@@ -17,7 +17,6 @@ from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.bulk_access import BulkAccess
 from hornbeam_server.node.change_feed import loaded
 from hornbeam_server.node.deferred_views import DeferredViews
-from hornbeam_server.node.live.recent import RecentBatches
 from hornbeam_server.node.ownership import Ownership
 from hornbeam_server.node.reads import Reads
 from hornbeam_server.node.subscriptions import differences
@@ -31,10 +30,12 @@ from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.snapshot import Snapshot
 from hornbeam_server.storage.together import first_of
+from hornbeam_server.txlayer.cluster.member import Member
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
+from hornbeam_server.txlayer.views.recent_batches import RecentBatches
 
 LOOK_S = 1.0
-"""A node that is not woken looks this often for changes: those of other nodes."""
+"""A node looks this often for batches of which it does not learn: those that Spark does."""
 STEP_BYTES = 64 << 20
 """Maximum bytes of the changes from one moment to the next."""
 
@@ -48,20 +49,26 @@ class Access:
 
     def __init__(
         self, parts: Parts, reads: Reads, bulk: BulkAccess, deferred: DeferredViews,
-        ownership: Ownership, *, alone: bool,
+        ownership: Ownership, member: Member | None,
     ) -> None:  # fmt: skip
-        """`alone`: no other node commits."""
+        """`member` is this node among others; None: it serves alone."""
         self.parts = parts
         self.reads = reads
         self.bulk = bulk
         self.deferred = deferred
-        self.alone = alone
+        self.member = member
         self._ownership = ownership
-        self.log = CommitLog(bulk, parts.ports.log_reader, parts.committer)
+        self.log = CommitLog(bulk, parts.ports.log_reader, parts.commits)
 
     @property
     def state(self) -> CatalogState:
         return self.parts.manager.state
+
+    @property
+    def kept_s(self) -> float:
+        """The seconds for which a moment is kept."""
+        settings = self.parts.settings
+        return min(settings.snapshot_retention_s, settings.log_retention_s)
 
     def snapshot(self, codecs: Codecs, at: int) -> Snapshot:
         valid = partial(self._ownership.require_kept, at)
@@ -171,14 +178,10 @@ class Committed(Source):
     """A relation, or a view that transactions keep."""
 
     async def news(self, after: int) -> None:
-        ring = self.access.parts.committer.ring
-        if self.access.alone and ring is not None:
-            await ring.news(after)
-        else:
-            await self.access.parts.ports.clock.sleep(LOOK_S)
+        await self.access.parts.commits.news(after)
 
     async def newest(self) -> int:
-        async with self.access.reads.at(strong=not self.access.alone) as (_, at):
+        async with self.access.reads.at(strong=self.access.member is not None) as (_, at):
             return at
 
     async def require_kept(self, moment: int) -> None:
@@ -221,7 +224,7 @@ class OfGroup(Source):
         self._recent: RecentBatches = access.deferred.recent(self._group)
 
     async def news(self, after: int) -> None:
-        await first_of(self._recent.news(), self.access.parts.ports.clock.sleep(LOOK_S))
+        await first_of(self._recent.news(), self._others(after, LOOK_S))
 
     async def newest(self) -> int:
         catalog = self.access.state.catalog
@@ -242,8 +245,20 @@ class OfGroup(Source):
         async with self.reading() as codecs:
             codec = codecs(self.name)
             put = self._recent.between(after, upto, codec.layout.table)
+            if put is None:
+                await self._others(after, 0)
+                put = self._recent.between(after, upto, codec.layout.table)
             keys = None if put is None else [codec.decode_key(key) for key in sorted(put)]
             return await self._compared(codecs, after, upto, keys)
+
+    async def _others(self, after: int, timeout_s: float) -> None:
+        """Learn of the batches of other nodes after a moment. Returns when one is finished, at the
+        latest after `timeout_s`."""
+        member = self.access.member
+        if member is None:
+            await self.access.parts.ports.clock.sleep(timeout_s)
+        else:
+            await member.batches.learn(self._group, after, timeout_s)
 
 
 def source_of(name: str, access: Access) -> Source:

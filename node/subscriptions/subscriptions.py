@@ -133,8 +133,7 @@ class Subscriptions:
             known = self._tails.get(source.name)
             if known is not None:
                 return known
-            if self._access.alone:
-                self._access.parts.committer.follow(_FOLLOWER)
+            self._access.parts.committer.follow(_FOLLOWER)
             try:
                 tail = Tail(source, await source.newest(), self._forget)
             except BaseException:

@@ -22,7 +22,10 @@ from hornbeam_server.schema.errors import HornbeamError, Overloaded, Unavailable
 from hornbeam_server.storage.together import first_of
 
 IDLE_S = 10.0
-"""Without changes, the moment advances after this time."""
+"""Without changes, the moment advances after this time, or after a third of the time for which a
+moment is kept: a subscriber that has lost its connection goes on there."""
+ALONE_S, AMONG_OTHERS_S = 0.005, 0.05
+"""Minimum time between two steps of a node that serves alone, and of one that asks others."""
 PAUSE_S, LONGEST_PAUSE_S = 0.05, 5.0
 """First and longest pause after a failure that passes; it doubles."""
 SHARE = 0.5
@@ -134,13 +137,15 @@ class Tail:
 
     async def _run(self) -> None:
         pause_s = PAUSE_S
+        least_s = ALONE_S if self.source.access.member is None else AMONG_OTHERS_S
+        idle_s = min(IDLE_S, self.source.access.kept_s / 3)
         while True:
             try:
-                await first_of(self.source.news(self.moment), self._clock.sleep(IDLE_S))
+                await first_of(self.source.news(self.moment), self._clock.sleep(idle_s))
                 began = self._clock.monotonic()
                 await self._advance()
                 took_s, pause_s = self._clock.monotonic() - began, PAUSE_S
-                await self._clock.sleep(max(took_s * (1 / SHARE - 1), PAUSE_S / 10))
+                await self._clock.sleep(max(took_s * (1 / SHARE - 1), least_s))
             except HornbeamError as error:
                 if not isinstance(error, Unavailable) or isinstance(error, Altered):
                     self.end(error)

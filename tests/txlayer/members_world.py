@@ -31,6 +31,7 @@ from hornbeam_server.txlayer.cluster.member import Answering
 from hornbeam_server.txlayer.cluster.membership import Membership
 from hornbeam_server.txlayer.cluster.membership_view import View, slot_of
 from hornbeam_server.txlayer.cluster.messages import Lock, Release, Request, decode_request
+from hornbeam_server.txlayer.cluster.recent import MembersBatches, MembersCommits
 from hornbeam_server.txlayer.cluster.remote_locks import Guests, TravellingLocks
 from hornbeam_server.txlayer.cluster.slot_rates import SlotRates
 from hornbeam_server.txlayer.cluster.snapshots import MembersSnapshots
@@ -41,6 +42,7 @@ from hornbeam_server.txlayer.commit.snapshots import OwnSnapshots
 from hornbeam_server.txlayer.locking.locks import LockName, LockTable
 from hornbeam_server.txlayer.locking.schema_gate import Gate
 from hornbeam_server.txlayer.transactions.row_count_deltas import Growth
+from hornbeam_server.txlayer.views.recent_batches import RecentBatches
 from tests.txlayer.txlayer_world import MemoryLog, MemoryStore
 
 NOTHING = Catalog(0, Schema(()), Forest(()))
@@ -154,8 +156,19 @@ class Party:
         self.snapshots = MembersSnapshots(
             own, self.committer, self.view, self.links, self.clock, self.catalog
         )
+        self.commits = MembersCommits(self.committer, self.clock, own, self.view, self.links)
+        recent = defaultdict(RecentBatches)
+        self.recent = recent.__getitem__
+        self.batches = MembersBatches(self.view, self.links, self.clock, self.recent)
         self.answering = Answering(
-            self.view, self.guests, self.snapshots, self.manager, self.hlc, self.committer
+            self.view,
+            self.guests,
+            self.snapshots,
+            self.manager,
+            self.hlc,
+            self.committer,
+            self.commits,
+            self.batches,
         )
         self.received: list[tuple[Caller, Request]] = []
         self.answer: Answer = self.answering.answer

@@ -25,10 +25,13 @@ from hornbeam_server.txlayer.cluster.master import Master
 from hornbeam_server.txlayer.cluster.membership import POLL_S, WORD_S, Membership
 from hornbeam_server.txlayer.cluster.membership_view import View
 from hornbeam_server.txlayer.cluster.messages import (
+    BatchesAfter,
     Guard,
+    Later,
     Lock,
     Owned,
     Reach,
+    Recent,
     Refused,
     Release,
     Response,
@@ -38,6 +41,7 @@ from hornbeam_server.txlayer.cluster.messages import (
     decode_request,
     encode,
 )
+from hornbeam_server.txlayer.cluster.recent import MembersBatches, MembersCommits
 from hornbeam_server.txlayer.cluster.remote_locks import Guests
 from hornbeam_server.txlayer.cluster.slot_rates import SlotRates
 from hornbeam_server.txlayer.cluster.snapshots import MembersSnapshots
@@ -69,8 +73,12 @@ class Answering:
         manager: TransactionManager,
         hlc: HybridClock,
         committer: Committer,
+        commits: MembersCommits,
+        batches: MembersBatches,
     ) -> None:
         self._committer = committer
+        self._commits = commits
+        self._batches = batches
         self._view = view
         self._guests = guests
         self._snapshots = snapshots
@@ -102,6 +110,12 @@ class Answering:
             case Seal():
                 upto = await self._committer.seal()
                 return Sealed(self._view.name, upto.epoch, upto.sequence)
+            case Later():
+                return await self._commits.later(request)
+            case Recent():
+                return await self._commits.recent(request)
+            case BatchesAfter():
+                return await self._batches.answer(request)
 
 
 class MembersBarrier:
@@ -164,6 +178,8 @@ class Member:
         address: str,
         idle_rate: int,
         before: tuple[assignment.Member, ...],
+        commits: MembersCommits,
+        batches: MembersBatches,
     ) -> None:
         """`recover` replays the log of a dead member under an epoch, and returns the highest
         timestamp in it. `address` is the URL of this node for clients. `idle_rate` is the base
@@ -185,6 +201,8 @@ class Member:
         self.address = address
         self._idle_rate = idle_rate
         self._before = before
+        self.commits = commits
+        self.batches = batches
         self._tasks: list[asyncio.Task[None]] = []
         self._master: Master | None = None
 
@@ -350,6 +368,7 @@ class Member:
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
+        self.commits.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._links.close()
 

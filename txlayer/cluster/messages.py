@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.storage.ports import Put
 from hornbeam_server.txlayer.locking.locks import Age
 
 T = TypeVar("T")
@@ -65,7 +66,30 @@ class Seal(msgspec.Struct, frozen=True, array_like=True, tag="seal"):
     """Seal the commits that the log holds, for followers of the log."""
 
 
-Request = Lock | Guard | Release | Reach | Unfinished | Seal
+class Later(msgspec.Struct, frozen=True, array_like=True, tag="later"):
+    """Answer as soon as a commit above `after` may be applied, at the latest after `timeout_s`."""
+
+    after: int
+    timeout_s: float
+
+
+class Recent(msgspec.Struct, frozen=True, array_like=True, tag="recent"):
+    """Report the commits of the receiver above snapshot `after` and at or below `upto`."""
+
+    after: int
+    upto: int
+
+
+class BatchesAfter(msgspec.Struct, frozen=True, array_like=True, tag="batches"):
+    """Report the batches of a group of live or deferred views that end above snapshot `after`, as
+    soon as one is finished, at the latest after `timeout_s`."""
+
+    group: str
+    after: int
+    timeout_s: float
+
+
+Request = Lock | Guard | Release | Reach | Unfinished | Seal | Later | Recent | BatchesAfter
 
 
 class Granted(msgspec.Struct, frozen=True, array_like=True, tag="granted"):
@@ -129,7 +153,41 @@ class Sealed(msgspec.Struct, frozen=True, array_like=True, tag="sealed"):
     sequence: int
 
 
-Response = Granted | GuardedHere | Refused | Freed | Reached | Owned | Sealed
+class News(msgspec.Struct, frozen=True, array_like=True, tag="news"):
+    """`is_later`: this member may have applied a commit above the snapshot of the question."""
+
+    member: str
+    is_later: bool
+
+
+class RecentCommits(msgspec.Struct, frozen=True, array_like=True, tag="commits"):
+    """All commits of this member between two snapshots: for each batch its timestamp, the records
+    of its commits as the log has them, the puts of cells of immediate views by physical table, and
+    its size in bytes. None: they are not all in its memory, or too large."""
+
+    member: str
+    batches: list[tuple[int, list[bytes], dict[str, list[Put]], int]] | None
+
+
+class BatchesDone(msgspec.Struct, frozen=True, array_like=True, tag="done"):
+    """Batches of a group: the snapshots at both ends, and the keys of the rows that were put, by
+    physical table. Not all of them may be finished."""
+
+    batches: list[tuple[int, int, dict[str, list[bytes]]]]
+
+
+Response = (
+    Granted
+    | GuardedHere
+    | Refused
+    | Freed
+    | Reached
+    | Owned
+    | Sealed
+    | News
+    | RecentCommits
+    | BatchesDone
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
