@@ -331,7 +331,7 @@ _SPANS: Mapping[tuple[Kind, exp.DType | None], str] = {
 }
 """The macros of casts between times and intervals, which DuckDB lacks."""
 
-_ELEMENT = "element"
+_ELEMENT = "hornbeam_element"
 """The name of the variable for an element of an array."""
 
 

@@ -59,8 +59,8 @@ def _write_array(node: exp.Cast, given: ColumnType | None, to: Enumeration | Non
         return True
     if elements is None:
         array = call("array_elements", array.copy())
-    name = exp.to_identifier("element")
-    each = exp.Lambda(this=_position(exp.column("element"), _TEXT, to), expressions=[name])
+    name = exp.to_identifier("hornbeam_element")
+    each = exp.Lambda(this=_position(exp.column("hornbeam_element"), _TEXT, to), expressions=[name])
     listed = exp.Anonymous(this="list_transform", expressions=[array.copy(), each])
     supersede(node, listed)
     return True

@@ -237,9 +237,10 @@ def _is_surely_null(node: exp.Expr) -> bool:
 # --- aggregates ------------------------------------------------------------------------------
 
 _OWN_SEPARATORS = """
-list_aggregate(list_transform(list_filter(rows, lambda row: row.text IS NOT NULL),
-lambda row, place: CASE WHEN place = 1 THEN row.text ELSE coalesce(row.sign, '') || row.text END),
-'string_agg', '')
+list_aggregate(list_transform(
+list_filter(rows, lambda hornbeam_row: hornbeam_row.text IS NOT NULL),
+lambda hornbeam_row, hornbeam_place: CASE WHEN hornbeam_place = 1 THEN hornbeam_row.text
+ELSE coalesce(hornbeam_row.sign, '') || hornbeam_row.text END), 'string_agg', '')
 """
 
 

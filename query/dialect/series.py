@@ -28,7 +28,7 @@ _OF_NUMERIC = f"""
 CASE WHEN c = 0 THEN error('The step of generate_series is 0.')
 WHEN (c > 0 AND a > b) OR (c < 0 AND a < b) THEN CAST([] AS {{t}}[])
 ELSE list_transform(range(CAST({_STEPS} + 1 AS BIGINT)),
-lambda i: CAST(CAST(a AS {{t}}) + i * CAST(c AS {{t}}) AS {{t}})) END
+lambda hornbeam_i: CAST(CAST(a AS {{t}}) + hornbeam_i * CAST(c AS {{t}}) AS {{t}})) END
 """
 
 

@@ -26,7 +26,7 @@ END
 """
 _CAPITALS = """
 array_to_string(list_transform(regexp_extract_all(a, '[\\pL\\pM\\pN]+|[^\\pL\\pM\\pN]+'),
-lambda word: upper(word[1]) || lower(word[2:])), '')
+lambda hornbeam_word: upper(hornbeam_word[1]) || lower(hornbeam_word[2:])), '')
 """
 """Words with a capital first letter, and small letters behind it."""
 _OF_ELEMENTS = "replace(typeof(a), '[]', '')"
@@ -78,8 +78,8 @@ CASE WHEN b THEN error('array_to_json adds no line feeds here: leave its second 
 WHEN NOT b THEN array_to_json(a) END
 """
 _FILLED = """
-CASE WHEN len(b) = 1 THEN list_transform(range(list_extract(b, 1)), lambda i: a)
-WHEN len(b) = 0 THEN list_transform(range(0), lambda i: a)
+CASE WHEN len(b) = 1 THEN list_transform(range(list_extract(b, 1)), lambda hornbeam_i: a)
+WHEN len(b) = 0 THEN list_transform(range(0), lambda hornbeam_i: a)
 WHEN len(b) > 1 THEN error('Arrays of several dimensions are not supported.')
 ELSE error('The lengths of array_fill are NULL.') END
 """

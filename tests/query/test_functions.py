@@ -435,6 +435,12 @@ def test_a_text_after_the_json_arrow_is_a_key(database, key):
     assert evaluated(node[1], columns, rows, (key,)) == [wanted]
 
 
+def test_no_column_has_the_name_of_a_variable_of_a_template():
+    lists = [names for text in TEMPLATES.values() for names in re.findall(r"lambda (.+?):", text)]
+    assert lists
+    assert all(name.startswith("hornbeam_") for names in lists for name in names.split(", "))
+
+
 @pytest.mark.parametrize(
     ("expression", "wanted"),
     [
