@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from types import MappingProxyType
 
 from sqlglot import exp
@@ -78,12 +78,18 @@ from hornbeam_server.query.binding.texts_that_meet import (
     type_texts_of_sides,
 )
 from hornbeam_server.query.binding.whole_rows import (
+    FIELDS,
     TAKERS,
     TEXTS,
+    VISIBLE,
     WholeRow,
     cells_of,
+    field_name,
+    fields_of,
     keeps_values,
+    may_hold_row,
     named_row,
+    row_of_value,
     text_of_row,
     written_out,
 )
@@ -825,6 +831,8 @@ class _Binder:
     def _values(self, node: exp.Values, parent: Frame | None, ctes: Scope) -> _Shape:
         select = _Select(Frame(-1, parent), Gathered(-1), ctes)
         for row in node.expressions:
+            for cell in list(row.expressions):
+                _name_columns(cell)
             for cell in row.expressions:
                 self._expression(cell, select)
         cells = zip(*(row.expressions for row in node.expressions), strict=False)
@@ -842,7 +850,8 @@ class _Binder:
         types = [self._type(cell) for cell in cells]
         labels = common_type_of_sides(types, [[cell] for cell in cells], self._argument, "VALUES")
         type_ = JSONB_TYPE if document else labels
-        return OutputColumn(f"{VALUE}{number}", type_, common, small)
+        fields = _common_fields([self._fields(cell) for cell in cells])
+        return OutputColumn(f"{VALUE}{number}", type_, common, small, fields)
 
     def _modifiers(
         self, node: exp.Expr, parent: Frame | None, ctes: Scope, shape: _Shape | None = None
@@ -1395,7 +1404,7 @@ class _Binder:
             type_ = self._type(value)
             number = number_type(value, self._number_type) if type_ is None else None
             small = is_smallint(value, self._is_small_column)
-            columns.append(OutputColumn(name, type_, number, small))
+            columns.append(OutputColumn(name, type_, number, small, self._fields(value)))
             open_ = open_ or _has_many(node)
             select.add_output(name, self._place(value.unnest(), select))
             if isinstance(node, exp.Alias) and name not in select.rows:
@@ -1509,6 +1518,15 @@ class _Binder:
                 for child in list(node.iter_expressions()):
                     _name_columns(child)
             self._children(node, select, bound)
+            if isinstance(node, exp.Cast | exp.DPipe):
+                self._refuse_rows(node)
+
+    def _refuse_rows(self, node: exp.Cast | exp.DPipe) -> None:
+        """Refuse a computed row as an operand, whose text DuckDB would give."""
+        for operand in node.iter_expressions():
+            if not isinstance(operand, exp.DataType) and self._fields(operand):
+                what = "||" if isinstance(node, exp.DPipe) else "a cast"
+                raise _row_as_value(f"in {what}{at(operand, self.sql)}")
 
     def _row(
         self, select: _Select, node: exp.Expr, *, bound: frozenset[str] = frozenset()
@@ -1518,15 +1536,47 @@ class _Binder:
         if not isinstance(inner, exp.Column) or inner.name in bound:
             return None
         star = isinstance(inner.this, exp.Star)
+        fields = () if star else self._fields_of_column(inner, select)
+        if fields:
+            return row_of_value(inner.copy(), fields)
         found = select.frame.item(inner.table if star else inner.name)
         if found is None or (inner.table and not star) or found[1].open:
             return None
         frame, item = found
         if not star and (item.scalar or select.frame.may_know(inner.name)):
             return None
-        columns = tuple((name, column.type) for name, column in item.columns)
+        columns = tuple((name, item.written(name), column) for name, column in item.columns)
         absent = self._key(item) if item.alias in frame.nullable else ()
         return WholeRow(item.alias, columns, absent)
+
+    def _fields_of_column(self, node: exp.Column, select: _Select) -> tuple[OutputColumn, ...]:
+        """The columns of the row that a column of an item of FROM is; none for other columns."""
+        if node.table:
+            called = select.frame.item(node.table)
+            found = [] if called is None else [called[1]]
+        else:
+            known = (frame for frame in select.frame.around() if frame.knows(node.name))
+            frame = next(known, None)
+            found = [] if frame is None else frame.local(node.name)
+        column = found[0].find(node.name) if len(found) == 1 else None
+        return () if column is None else column.fields
+
+    def _fields(self, value: exp.Expr) -> tuple[OutputColumn, ...]:
+        """The columns of the row that a bound expression is; none for other expressions."""
+        inner = value.unnest()
+        if FIELDS in inner.meta:
+            columns: tuple[OutputColumn, ...] = inner.meta[FIELDS]
+            return columns
+        if parts := _possible_values(inner):
+            return _common_fields([self._fields(each) for each in parts])
+        if isinstance(inner, exp.Column):
+            target = self.targets.get(id(inner))
+            return () if target is None else target.column.fields
+        cells = cells_of(inner) or fields_of(inner)
+        return tuple(
+            OutputColumn(field_name(i), self._type(cell), fields=self._fields(cell))
+            for i, cell in enumerate(cells, start=1)
+        )
 
     def _key(self, item: Item) -> tuple[str, ...]:
         """The columns of an item that are all NULL if its row is not there."""
@@ -1541,7 +1591,8 @@ class _Binder:
         for cell in list(cells):
             self._expression(cell, select)
         cells = node.unnest().expressions
-        supersede(node, text_of_row(cells, [self._type(cell) for cell in cells]))
+        columns = [OutputColumn("", self._type(cell), fields=self._fields(cell)) for cell in cells]
+        supersede(node, text_of_row(cells, columns))
 
     def _shown(self, node: exp.Expr, place: int, select: _Select) -> exp.Expr:
         """The projection `node`, where a row that the whole query returns is its text, a row that
@@ -1553,13 +1604,13 @@ class _Binder:
                 supersede(value, column)
                 return node if isinstance(node, exp.Alias) else column
         exists = isinstance(node.parent.parent, exp.Exists) if node.parent else False
-        if node.parent is not self.outermost and not exists:
-            _name_columns(value)
-            return node
         row = None if _star(node) is not None else self._row(select, value)
         if row is not None and exists:
             supersede(value, true := exp.Boolean(this=True))
             return node if isinstance(node, exp.Alias) else name_output(true, value.name)
+        above = node.parent.parent if isinstance(node.parent, exp.Returning) else node.parent
+        if above is not self.outermost:
+            return self._kept(node, value, row)
         if row is not None:
             named = node if isinstance(node, exp.Alias) else name_output(node, value.name)
             select.rows[named.alias] = select.rows[place] = row
@@ -1569,6 +1620,15 @@ class _Binder:
             self._write_tuple(value, select)
         return node
 
+    def _kept(self, node: exp.Expr, value: exp.Expr, row: WholeRow | None) -> exp.Expr:
+        """The projection `node` of a subquery, in which a row is a structure."""
+        if row is None or row.value is not None:
+            _name_columns(value)
+            return node
+        named = node if isinstance(node, exp.Alias) else name_output(node, value.name)
+        supersede(named.this, row.structure())
+        return named
+
     def _write_keys(self, keys: Iterable[exp.Expr], select: _Select) -> None:
         """Write a whole row that is a key of ORDER BY or GROUP BY as its columns."""
         for key in list(keys):
@@ -1576,6 +1636,8 @@ class _Binder:
             row = _output_row(value, select) or self._row(select, value)
             if row is None or _names_value(key, value, select):
                 continue
+            if row.value is not None and not isinstance(key, exp.Ordered):
+                continue  # GROUP BY of the structure
             cells = row.cells()
             if isinstance(key, exp.Ordered):
                 flags = {"desc": key.args.get("desc"), "nulls_first": bool(key.args.get("desc"))}
@@ -1611,7 +1673,7 @@ class _Binder:
 
     def _find(self, node: exp.Column, item: Item) -> OutputColumn | None:
         """The column of the item that `node` names. Raises SqlError if the item has several."""
-        if node.name in item.twice:
+        if node.name in item.twice and VISIBLE not in node.meta:
             raise SqlError(
                 f"{node.name} is the name of several columns{at(node, self.sql)}.",
                 cure="Name the columns of the subquery with AS.",
@@ -1647,6 +1709,8 @@ class _Binder:
                 called = select.frame.item(found[0].alias)
                 if called is None or called[0] is not frame:
                     node.meta["shadowed"] = True
+                if frame is not select.frame:
+                    self._write_outer(node, found[0], select)
                 return
             if name in frame.merged or frame.open():
                 return
@@ -1654,6 +1718,19 @@ class _Binder:
                 node.meta["alias"] = True
                 return
         self._no_column(node, select)
+
+    def _write_outer(self, node: exp.Column, item: Item, select: _Select) -> None:
+        """Write the alias before a column of an outer SELECT: DuckDB takes the bare name for an
+        output column of the inner one. Raises Unsupported if neither name means the column."""
+        if item.name and not node.meta.get("shadowed"):
+            node.set("table", exp.to_identifier(item.name, quoted=True))
+        elif node.name in select.aliases:
+            raise Unsupported(
+                f"{node.name} is a column of an outer SELECT and the name of an output column"
+                f"{at(node, self.sql)}.",
+                cure="Give the output column another name, or each item of FROM an alias of its"
+                " own.",
+            )
 
     def _no_column(self, node: exp.Column, select: _Select) -> None:
         called = select.frame.item(node.name)
@@ -1679,6 +1756,8 @@ class _Binder:
         raise self._unknown_column(node, node.name, [*select.frame.visible()])
 
     def _bind(self, node: exp.Column, frame: Frame, item: Item, column: OutputColumn) -> None:
+        if column.fields and node.parent is not None and not may_hold_row(node.parent):
+            raise _row_as_value(f"{node.name}{at(node, self.sql)}")
         self.targets[id(node)] = Target(frame.select, item, column)
         self.nodes.append(node)
         if frame.select == self.own:
@@ -2023,6 +2102,21 @@ def _name_columns(node: exp.Expr) -> None:
         supersede(value, named_row(cells))
 
 
+def _possible_values(node: exp.Expr) -> Sequence[exp.Expr]:
+    """The expressions of which the value of CASE, COALESCE or a subquery is one."""
+    match node:
+        case exp.Case():
+            values = [each.args["true"] for each in node.args["ifs"]]
+            return [*values, *filter(None, [node.args.get("default")])]
+        case exp.Coalesce():
+            return [node.this, *node.expressions]
+        case exp.Select():
+            return [each.unalias() for each in node.expressions[:1]]
+        case exp.Subquery():
+            return [node.this]
+    return ()
+
+
 def _names_value(key: exp.Expr, value: exp.Expr, select: _Select) -> bool:
     """Does a key, which is `value`, name an output column that is no whole row? GROUP BY t means
     the row also where the list has t::TEXT, whose name is t."""
@@ -2079,7 +2173,16 @@ def _united(a: OutputColumn, b: OutputColumn) -> OutputColumn:
     small = a.small and b.small
     if a.type == b.type is not None:
         return replace(a, small=small)
-    return OutputColumn(a.name, None, common_if_known([_number_of(a), _number_of(b)]), small)
+    common = common_if_known([_number_of(a), _number_of(b)])
+    return OutputColumn(a.name, None, common, small, _common_fields([a.fields, b.fields]))
+
+
+def _common_fields(sides: Sequence[tuple[OutputColumn, ...]]) -> tuple[OutputColumn, ...]:
+    """The columns of the rows that a column has, in which some values may be NULL."""
+    first, *others = [each for each in sides if each] or [()]
+    if any(len(each) != len(first) for each in others):
+        return ()
+    return tuple(reduce(_united, each) for each in zip(first, *others, strict=True))
 
 
 def _label(column: OutputColumn) -> ColumnType | None:

@@ -23,12 +23,13 @@ ANONYMOUS = "?"
 class OutputColumn:
     """One column of a result. `type` is None if only execution determines it. `number` is then the
     type of its numbers, if the syntax shows it, with room for all of them. `small`: its integers
-    are SMALLINT."""
+    are SMALLINT. `fields`: the columns of the row that it is, which `ROW(…)` has made."""
 
     name: str
     type: ColumnType | None
     number: ColumnType | None = None
     small: bool = False
+    fields: tuple[OutputColumn, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,11 @@ class Item:
     def shown(self, visible: str) -> str:
         """The name that `*` gives to a column."""
         return next((name for other, name in self.again if other == visible), visible)
+
+    def written(self, visible: str) -> str:
+        """The name of a column in the JSON of the row, which is that of the relation."""
+        column = self.find(visible) if self.relation is not None else None
+        return self.shown(visible) if column is None else column.name
 
     @property
     def name(self) -> str:

@@ -3,16 +3,17 @@
 DuckDB has structures for rows, with other texts, other JSON and another rule for NULL. So a whole
 row is written out as its columns, in the form that the node around it needs. A row that an outer
 join does not find is NULL, which its primary key shows, or NULL in all its columns for the row of a
-subquery.
+subquery. A column that `ROW(…)` has made in a subquery is a structure, and is written out likewise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from hornbeam_server.query.binding.names import OutputColumn
 from hornbeam_server.query.dialect.functions import object_text
 from hornbeam_server.query.dialect.grammar import IS_NOT
 from hornbeam_server.query.dialect.macros import call, macro
@@ -20,68 +21,119 @@ from hornbeam_server.query.dialect.row_order import decided, precedes
 from hornbeam_server.query.parsing.nesting import chain
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.trees import unlink
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import Kind
 
 COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 TEXTS = (exp.DType.TEXT, exp.DType.VARCHAR)
 TO_JSON, TO_JSONB = "row_to_json", "to_jsonb"
+FIELD = "struct_extract"
+"""The function that gives a column of a structure."""
 IN_JSON = frozenset({macro("json"), "json_group_object"})
 """Functions that write their arguments into JSON, by the names that the parser gives them."""
 IN_JSONB = frozenset({"jsonb_build_object", "jsonb_build_array"})
 Cells = Sequence[exp.Expr]
 
 
+FIELDS = "fields"
+"""Key in the meta of a structure that is a whole row: its columns."""
+NAMED = "named_row"
+"""Key in the meta of the structure of ROW(…)."""
+VISIBLE = "visible"
+"""Key in the meta of a column that has the visible name of a column of its item, although it may be
+the name of several."""
+
+
 @dataclass(frozen=True, slots=True)
 class WholeRow:
-    """The row of an item of FROM: its alias, the names and types of its columns, and the columns
-    that are all NULL if the row is not there; none if it always is."""
+    """The row of an item of FROM: its alias, its columns with the names by which they are referred
+    to and those that are shown, and the columns that are all NULL if the row is not there; none if
+    it always is. `value`: the structure that is the row, instead of an item."""
 
     alias: str
-    columns: tuple[tuple[str, ColumnType | None], ...]
+    columns: tuple[tuple[str, str, OutputColumn], ...]
     absent: tuple[str, ...] = ()
+    value: exp.Expr | None = None
 
     def cells(self) -> list[exp.Expr]:
-        return [self._column(name) for name, _ in self.columns]
+        return [self._column(name) for name, _, _ in self.columns]
 
-    def _column(self, name: str) -> exp.Column:
+    def _column(self, name: str) -> exp.Expr:
         """A column of the row. It is mostly copied, so it has no parents that keep it."""
-        parts = (exp.to_identifier(part, quoted=True) for part in (name, self.alias))
-        column = exp.Column(**dict(zip(("this", "table"), parts, strict=True)))
-        unlink(column)
-        return column
+        if self.value is not None:
+            field = [self.value.copy(), exp.Literal.string(name)]
+            found: exp.Expr = exp.Anonymous(this=FIELD, expressions=field)
+        else:
+            parts = (exp.to_identifier(part, quoted=True) for part in (name, self.alias))
+            found = exp.Column(**dict(zip(("this", "table"), parts, strict=True)))
+            found.meta[VISIBLE] = True
+        unlink(found)
+        return found
 
     def guarded(self, value: exp.Expr) -> exp.Expr:
         """The value, and NULL if the row is not there."""
-        if not self.absent:
+        if self.value is not None:
+            tests = [_is_null(self.value, is_row=True)]
+        else:
+            tests = [
+                _is_null(self._column(name), is_row=name in self._rows) for name in self.absent
+            ]
+        if not tests:
             return value
-        found = [exp.Not(this=_is_null(self._column(name))) for name in self.absent]
-        return exp.Case(ifs=[exp.If(this=chain(exp.Or, found), true=value)])
+        found = chain(exp.Or, [exp.Not(this=test) for test in tests])
+        return exp.Case(ifs=[exp.If(this=found, true=value)])
+
+    def all_null(self, node: exp.Is) -> exp.Expr:
+        """`row IS NULL`, which holds if all its columns are NULL. IS NOT NULL holds if none is."""
+        none = isinstance(node.parent, exp.Not) and IS_NOT in node.parent.meta
+        tests = [_is_null(self._column(n), is_row=n in self._rows) for n, _, _ in self.columns]
+        return exp.Paren(this=chain(exp.Or if none else exp.And, tests))
+
+    @property
+    def _rows(self) -> frozenset[str]:
+        """The columns that are rows."""
+        return frozenset(name for name, _, column in self.columns if column.fields)
 
     def document(self) -> exp.Expr:
         """The row as JSON, as row_to_json writes it."""
-        names = (name for name, _ in self.columns)
+        names = (shown for _, shown, _ in self.columns)
         return self.guarded(object_text(zip(names, self.cells(), strict=True)))
 
     def canonical_document(self) -> exp.Expr:
         """The row as JSONB."""
         pairs: list[exp.Expr] = []
-        for (name, _), cell in zip(self.columns, self.cells(), strict=True):
-            pairs += [exp.Literal.string(name), cell]
+        for (_, shown, _), cell in zip(self.columns, self.cells(), strict=True):
+            pairs += [exp.Literal.string(shown), cell]
         return self.guarded(exp.Anonymous(this="jsonb_build_object", expressions=pairs))
 
     def text(self) -> exp.Expr:
-        return self.guarded(text_of_row(self.cells(), [type_ for _, type_ in self.columns]))
+        return self.guarded(text_of_row(self.cells(), [column for _, _, column in self.columns]))
+
+    def structure(self) -> exp.Expr:
+        """The row as a value, which a column of a subquery has."""
+        pairs = zip(self.columns, self.cells(), strict=True)
+        named = [_member(name, cell) for (name, _, _), cell in pairs]
+        found = self.guarded(exp.Struct(expressions=named))
+        found.meta[FIELDS] = tuple(replace(column, name=name) for name, _, column in self.columns)
+        return found
 
     def number(self) -> exp.Expr:
         """The argument of COUNT of the row."""
-        return self.guarded(exp.Boolean(this=True)) if self.absent else exp.Star()
+        there = exp.Boolean(this=True)
+        found = self.guarded(there)
+        return exp.Star() if found is there else found
 
 
-def text_of_row(cells: Cells, types: Sequence[ColumnType | None]) -> exp.Expr:
+def row_of_value(value: exp.Expr, fields: Sequence[OutputColumn]) -> WholeRow:
+    """The row that a column is, whose columns are `fields`."""
+    unlink(value)
+    return WholeRow("", tuple((each.name, each.name, each) for each in fields), (), value)
+
+
+def text_of_row(cells: Cells, columns: Sequence[OutputColumn]) -> exp.Expr:
     """The text of a row: `(1,"a b",)`."""
     parts: list[exp.Expr] = []
-    for cell, type_ in zip(cells, types, strict=True):
-        parts += [exp.Literal.string("," if parts else "("), _field(cell, type_)]
+    for cell, column in zip(cells, columns, strict=True):
+        parts += [exp.Literal.string("," if parts else "("), _field(cell, column)]
     return _concat([*parts, exp.Literal.string(")")])
 
 
@@ -92,16 +144,29 @@ def cells_of(node: exp.Expr) -> Cells:
     return row.expressions if called or isinstance(row, exp.Tuple) else ()
 
 
+def field_name(place: int) -> str:
+    """PostgreSQL's name of a column of ROW(…), by its place from 1."""
+    return f"f{place}"
+
+
 def named_row(cells: Cells) -> exp.Expr:
     """The value of ROW(…), with PostgreSQL's names of its columns, which JSON shows."""
-    named = (
-        exp.PropertyEQ(
-            this=exp.to_identifier(f"f{i}"),
-            expression=named_row(row) if (row := cells_of(cell)) else cell.copy(),
-        )
+    named = [
+        _member(field_name(i), named_row(row) if (row := cells_of(cell)) else cell.copy())
         for i, cell in enumerate(cells, start=1)
-    )
-    return exp.Struct(expressions=list(named))
+    ]
+    found = exp.Struct(expressions=named)
+    found.meta[NAMED] = True
+    return found
+
+
+def _member(name: str, value: exp.Expr) -> exp.Expr:
+    return exp.PropertyEQ(this=exp.to_identifier(name, quoted=True), expression=value)
+
+
+def fields_of(node: exp.Expr) -> Cells:
+    """The columns of a row that `named_row` has written; none for another expression."""
+    return [each.expression for each in node.expressions] if NAMED in node.meta else ()
 
 
 def keeps_values(node: exp.Expr) -> bool:
@@ -111,26 +176,29 @@ def keeps_values(node: exp.Expr) -> bool:
     return isinstance(node, exp.Array | exp.Coalesce | exp.If | exp.Case)
 
 
-def _field(cell: exp.Expr, type_: ColumnType | None) -> exp.Expr:
+def may_hold_row(node: exp.Expr) -> bool:
+    """May the column of a row stand below this node, and be written out or compared there?"""
+    called = isinstance(node, exp.Anonymous) and node.name.lower() == FIELD
+    return called or keeps_values(node) or isinstance(node, _HOLDERS)
+
+
+def _field(cell: exp.Expr, column: OutputColumn) -> exp.Expr:
     if isinstance(cell, exp.Null):
         return exp.Literal.string("")
     if inner := cells_of(cell):
-        return call("quoted_field", text_of_row(inner, [None] * len(inner)))
-    if type_ is None:
+        unknown = [OutputColumn("", None)] * len(inner)
+        return call("quoted_field", text_of_row(inner, unknown))
+    if column.fields:
+        return call("quoted_field", row_of_value(cell, column.fields).text())
+    if column.type is None:
         return call("field_of_row", cell)
-    if type_.kind is Kind.BOOLEAN:
+    if column.type.kind is Kind.BOOLEAN:
         return exp.Coalesce(this=call("letter", cell), expressions=[exp.Literal.string("")])
     return call("quoted_field", exp.cast(cell, exp.DType.TEXT, copy=False))
 
 
 def _concat(parts: Cells) -> exp.Expr:
     return exp.Anonymous(this="concat", expressions=list(parts))
-
-
-def all_null(node: exp.Is, cells: Cells) -> exp.Expr:
-    """`row IS NULL`, which holds if all its columns are NULL. IS NOT NULL holds if none is."""
-    none = isinstance(node.parent, exp.Not) and IS_NOT in node.parent.meta
-    return exp.Paren(this=chain(exp.Or if none else exp.And, list(map(_is_null, cells))))
 
 
 def compared(kind: type[exp.Expr], left: Cells, right: Cells) -> exp.Expr:
@@ -154,12 +222,18 @@ def _same(a: exp.Expr, b: exp.Expr) -> exp.Expr:
     return exp.NullSafeEQ(this=a.copy(), expression=b.copy())
 
 
-def _is_null(cell: exp.Expr) -> exp.Expr:
-    return exp.Is(this=cell.copy(), expression=exp.Null())
+def _is_null(cell: exp.Expr, *, is_row: bool) -> exp.Expr:
+    """Is a value NULL? A row of NULLs is none, although IS NULL holds for it."""
+    kind = exp.NullSafeEQ if is_row else exp.Is
+    return kind(this=cell.copy(), expression=exp.Null())
 
 
 # ---------------------------------------------------------------- nodes that take rows
 
+_HOLDERS = (
+    *(exp.Alias, exp.Select, exp.Ordered, exp.Group, exp.Paren, exp.Tuple, exp.PropertyEQ),
+    *(exp.In, exp.Is, exp.Count, exp.Distinct, exp.Dot, *COMPARED),
+)
 TAKERS = (exp.Anonymous, exp.Count, exp.Is, exp.Cast, exp.Dot, *COMPARED)
 """The nodes that may take a whole row."""
 RowOf = Callable[[exp.Expr], WholeRow | None]
@@ -174,8 +248,10 @@ def written_out(node: exp.Expr, row_of: RowOf) -> exp.Expr | None:
             return _of_call(node, row_of)
         case exp.Dot(this=exp.Paren() as inner):
             row = row_of(inner)
-            alias = None if row is None else exp.to_identifier(row.alias, quoted=True)
-            return None if row is None else exp.Column(this=node.expression.copy(), table=alias)
+            if row is None or row.value is not None:
+                return None
+            alias = exp.to_identifier(row.alias, quoted=True)
+            return exp.Column(this=node.expression.copy(), table=alias)
         case exp.Count():
             _count(node, row_of)
         case exp.Cast() if node.is_type(*TEXTS):
@@ -185,7 +261,7 @@ def written_out(node: exp.Expr, row_of: RowOf) -> exp.Expr | None:
             return None
         case exp.Is() if isinstance(node.expression, exp.Null):
             row = row_of(node.this)
-            return None if row is None else all_null(node, row.cells())
+            return None if row is None else row.all_null(node)
         case exp.Binary() if isinstance(node, COMPARED):
             return _comparison(node, row_of)
     return None
@@ -226,8 +302,7 @@ def _comparison(node: exp.Binary, row_of: RowOf) -> exp.Expr | None:
     sides = [side.unnest() for side in (node.this, node.expression)]
     rows = [row_of(side) for side in sides]
     shapes = [
-        row is not None or isinstance(side, exp.Tuple)
-        for side, row in zip(sides, rows, strict=True)
+        row is not None or bool(cells_of(side)) for side, row in zip(sides, rows, strict=True)
     ]
     if rows == [None, None] or not all(shapes):
         return None
@@ -241,4 +316,4 @@ def _comparison(node: exp.Binary, row_of: RowOf) -> exp.Expr | None:
 
 def _cells(side: exp.Expr, row: WholeRow | None) -> Cells:
     """The values of a side of a comparison."""
-    return side.expressions if row is None else row.cells()
+    return cells_of(side) if row is None else row.cells()

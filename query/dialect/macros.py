@@ -276,8 +276,8 @@ _MACROS: dict[str, Sequence[str]] = {
     ),
     "quoted_field": (f"(x) AS {_QUOTED_FIELD}",),
     "field_of_row": (
-        "(x) AS hornbeam_quoted_field(hornbeam_text_of_any(x))",
-        "(x BOOLEAN) AS coalesce(hornbeam_letter(x), '')",
+        "(x) AS CASE WHEN typeof(x) = 'BOOLEAN' THEN coalesce(left(CAST(x AS VARCHAR), 1), '')"
+        " ELSE hornbeam_quoted_field(hornbeam_text_of_any(x)) END",
         "(x BLOB) AS hornbeam_quoted_field(hornbeam_text_of_bytes(x))",
     ),
     "letter": ("(x) AS CASE WHEN x THEN 't' WHEN NOT x THEN 'f' END",),

@@ -836,6 +836,18 @@ UPDATE t AS u SET a[1] = u.a[2], j['z'] = u.j WHERE u.id = 1
 INSERT INTO t (id, a) VALUES (1, '{9}') ON CONFLICT (id) DO UPDATE SET a[1] = excluded.a[1], j['n'] = '1'
 MERGE INTO t USING (VALUES (1, 77), (3, 88)) AS s (id, v) ON t.id = s.id WHEN MATCHED THEN UPDATE SET a[2] = s.v
 """,
+        "rows that writes return": """
+CREATE TABLE t (id INT PRIMARY KEY, a TEXT, k BOOLEAN)
+INSERT INTO t VALUES (1, 'x y', TRUE), (2, NULL, NULL) RETURNING t, ROW(a, k), t::TEXT
+UPDATE t SET a = 'z' WHERE id = 2 RETURNING t, row_to_json(t), t IS NOT NULL
+DELETE FROM t WHERE id = 2 RETURNING to_jsonb(t), t
+INSERT INTO t VALUES (1, 'w', FALSE) ON CONFLICT (id) DO UPDATE SET a = excluded.a RETURNING t, id
+UPDATE t SET a = (SELECT max(v) AS a FROM (VALUES ('b'), ('c')) AS s (v) WHERE v > a OR a = 'w') RETURNING a
+UPDATE t SET k = EXISTS (SELECT v AS a FROM (VALUES ('b')) AS s (v) WHERE v > a)
+SELECT * FROM t
+DELETE FROM t WHERE EXISTS (SELECT v AS id FROM (VALUES (5)) AS s (v) WHERE v < id)
+SELECT count(*) FROM t
+""",
     }
 )
 """The scripts, by name: one statement a line."""

@@ -196,6 +196,40 @@ SELECT *, count(*) FROM p JOIN q ON p_id = q_p_id GROUP BY p_id
 SELECT x.*, count(*) FROM p AS x (a, b, c) GROUP BY a ORDER BY a
 SELECT p.*, max(p.p_name || 'x') FROM p GROUP BY p_id HAVING p_name IS NOT NULL ORDER BY p_group, p_name
 SELECT p.*, count(q_id) FROM p LEFT JOIN q ON p_id = q_p_id GROUP BY p_id ORDER BY count(q_id), p_id
+SELECT s, s::TEXT, s IS NULL, s IS NOT NULL FROM (VALUES (ROW(1, 'a b'::TEXT)), (ROW(NULL, NULL)), (NULL), (ROW(2, NULL))) AS v (s)
+SELECT v, v IS NULL, v IS NOT NULL FROM (VALUES (1, ROW(1, 2)), (1, ROW(NULL, NULL)), (1, NULL), (NULL, ROW(1, 2)), (NULL, NULL)) AS v (a, b)
+WITH r (a, b) AS MATERIALIZED (VALUES (1, ROW(1, 2)), (NULL, ROW(NULL, NULL)), (NULL, NULL)) SELECT r, r IS NULL, b IS NULL FROM r
+SELECT s FROM (SELECT ROW(1, TRUE, NULL, ROW(2, 'x y')) AS s) AS v
+SELECT s::TEXT, v::TEXT FROM (SELECT ROW(1, TRUE, NULL, ROW(2, 'x y')) AS s) AS v
+SELECT s FROM (SELECT ROW(p_id, p_name) AS s FROM p UNION ALL SELECT ROW(0, NULL)) AS v ORDER BY s
+SELECT s, count(*) FROM (SELECT ROW(p_group, p_group > 10) AS s FROM p) AS v GROUP BY s ORDER BY s
+SELECT count(s), count(*) FROM (VALUES (ROW(1, 2)), (NULL), (ROW(3, 4))) AS v (s)
+SELECT json_agg(s) FROM (VALUES (ROW(1, 2)), (ROW(0, NULL))) AS v (s)
+SELECT ROW(s, 3) FROM (VALUES (ROW(1, 2)), (ROW(0, NULL))) AS v (s)
+SELECT s || 'x' FROM (VALUES (ROW(1, 2))) AS v (s)
+SELECT concat(s, 'x') FROM (VALUES (ROW(1, 2))) AS v (s)
+SELECT max(s) FROM (VALUES (ROW(1, 2))) AS v (s)
+SELECT coalesce(s, NULL)::TEXT FROM (VALUES (ROW(1, 2))) AS v (s)
+SELECT (SELECT ROW(p_id, p_name))::TEXT FROM p
+SELECT s = s, s = ROW(1, 'one'::TEXT) FROM (SELECT ROW(p_id, p_name) AS s FROM p) AS v ORDER BY s
+SELECT ROW(a, b) = ANY (SELECT s FROM (VALUES (1, ROW(1, NULL::INT))) AS w (k, s) WHERE k = v.a) FROM (VALUES (1, 1)) AS v (a, b)
+SELECT ROW(a, b) IN (SELECT s FROM (VALUES (1, ROW(1, NULL::INT))) AS w (k, s) WHERE k = v.a) FROM (VALUES (1, 1)) AS v (a, b)
+SELECT s FROM (SELECT p AS s FROM p) AS v ORDER BY s
+SELECT p FROM (SELECT p FROM p) AS v ORDER BY p DESC
+SELECT s::TEXT, v::TEXT FROM (SELECT p AS s, p_id FROM p) AS v ORDER BY p_id
+SELECT row_to_json(s), (s).p_name FROM (SELECT p AS s FROM p) AS v ORDER BY (s).p_id
+SELECT json_agg(s ORDER BY (s).p_id) FROM (SELECT p AS s FROM p) AS v
+SELECT p_id, s, s IS NULL FROM (SELECT p_id, q AS s FROM p LEFT JOIN q ON p_id = q_p_id) AS v ORDER BY p_id, s
+SELECT count(s) FROM (SELECT q AS s FROM p LEFT JOIN q ON p_id = q_p_id) AS v
+WITH c AS (SELECT p AS s, count(*) AS n FROM p JOIN q ON p_id = q_p_id GROUP BY p) SELECT s, n FROM c ORDER BY s
+WITH c AS (SELECT q AS s FROM p LEFT JOIN q ON p_id = q_p_id) SELECT s, count(*) FROM c GROUP BY s ORDER BY s
+SELECT count(*) FROM (SELECT p AS s FROM p) AS a JOIN (SELECT p AS r FROM p) AS b ON s = r
+SELECT s FROM (SELECT NULL OFFSET 0) AS s
+SELECT s, s::TEXT FROM (SELECT 'xyzzy', 1, NULL OFFSET 0) AS s
+SELECT row_to_json(s) FROM (SELECT 1, 'x') AS s
+SELECT s FROM (SELECT TRUE AS a, '\x01'::BYTEA AS b, NULL AS c, 1.50 AS d) AS s
+SELECT row_to_json(x), x FROM p AS x (a, b) WHERE a = 1
+SELECT row_to_json(x) FROM (SELECT p_id, p_name FROM p) AS x (a, b) WHERE a = 1
 SELECT row_to_json(ROW(1.50, 'x', TRUE)), json_build_array(INTERVAL '2 months -3 days'), to_jsonb(INTERVAL '1 year 1 month')
 """.strip().splitlines()
 
@@ -242,6 +276,13 @@ SELECT k FROM t GROUP BY k HAVING rank(2) WITHIN GROUP (ORDER BY a) > 1 ORDER BY
 SELECT rank(2.5) WITHIN GROUP (ORDER BY a), rank(1 + 1) WITHIN GROUP (ORDER BY -a) + 1 FROM t
 SELECT rank('2024-02-01') WITHIN GROUP (ORDER BY day) FROM t
 SELECT rank(2) WITHIN GROUP (ORDER BY a) OVER () FROM t
+SELECT a, rank(a) WITHIN GROUP (ORDER BY b), rank(a) WITHIN GROUP (ORDER BY b NULLS FIRST) FROM (VALUES (1, 1), (1, 4), (1, 5), (3, 1), (3, 2)) AS v (a, b) GROUP BY ROLLUP (a) ORDER BY a
+SELECT a, dense_rank(a) WITHIN GROUP (ORDER BY b DESC), percent_rank(v.a) WITHIN GROUP (ORDER BY b), cume_dist(a) WITHIN GROUP (ORDER BY b) FROM (VALUES (1, 1), (1, 4), (1, 5), (3, 1), (3, 2)) AS v (a, b) GROUP BY GROUPING SETS ((a), ()) ORDER BY a
+SELECT a, c, rank(a + c) WITHIN GROUP (ORDER BY b), rank(a, c) WITHIN GROUP (ORDER BY b, a) FROM (VALUES (1, 1, 0), (1, 4, 1), (1, 5, 0), (3, 1, 1), (3, 2, 0)) AS v (a, b, c) GROUP BY CUBE (a, c) ORDER BY a, c
+SELECT a, cume_dist(a) WITHIN GROUP (ORDER BY b) FILTER (WHERE b > 1), percent_rank(a) WITHIN GROUP (ORDER BY b) FILTER (WHERE b > 9) FROM (VALUES (1, 1), (1, 4), (3, 2)) AS v (a, b) GROUP BY ROLLUP (a) ORDER BY a
+SELECT a + 1, rank(a + 1) WITHIN GROUP (ORDER BY b) FROM (VALUES (1, 1), (1, 4), (3, 2)) AS v (a, b) GROUP BY CUBE (a + 1) ORDER BY 1
+SELECT a, rank(b) WITHIN GROUP (ORDER BY b) FROM (VALUES (1, 1), (1, 4)) AS v (a, b) GROUP BY ROLLUP (a)
+SELECT (SELECT rank(p_id) WITHIN GROUP (ORDER BY z) FROM (VALUES (1), (2)) AS x (z)) FROM p ORDER BY p_id
 """.strip().splitlines()
 
 PATHS = """
@@ -297,7 +338,45 @@ WITH RECURSIVE r (i, a) AS (SELECT 1, ARRAY[2] UNION ALL SELECT i + 1, ARRAY[0.5
 """Arrays that grow in a recursive CTE."""
 
 
+NAMES = """
+SELECT * FROM generate_series(1::NUMERIC, 3::NUMERIC) AS i, generate_series(i, 3) AS j
+SELECT * FROM generate_series(1::NUMERIC, 3::NUMERIC) AS i, generate_series(1, 5, i) AS j
+SELECT array_fill(i, ARRAY[2]) FROM (VALUES (5)) AS v (i)
+SELECT array_to_string(ARRAY['a', NULL], ',', element) FROM (VALUES ('b')) AS v (element)
+SELECT string_agg(row, sign ORDER BY row) FROM (VALUES ('a', '-'), ('b', '+')) AS v (row, sign)
+SELECT initcap(word) FROM (VALUES ('ab cd')) AS v (word)
+SELECT array_replace(ARRAY[1, 2, 5], 5, x), array_remove(ARRAY[1, 7], x), array_positions(ARRAY[7], x) FROM (VALUES (7)) AS v (x)
+SELECT string_to_array('a,b', ',', e) FROM (VALUES ('b')) AS v (e)
+SELECT j.* FROM (VALUES ('{"a": 1, "b": 2}'::JSONB)) AS v (value), jsonb_each(value) AS j ORDER BY 1
+SELECT j.* FROM (VALUES ('{"a": 1, "b": 2}'::JSON)) AS v (key), json_each(key) AS j ORDER BY 1
+SELECT j.* FROM (VALUES (1, 3)) AS v (value, place), generate_series(value, place) WITH ORDINALITY AS j (a, b) ORDER BY 1
+SELECT * FROM (VALUES (1)) AS v (a), LATERAL (SELECT a + 1 AS a, a * 2 AS b) AS w
+SELECT * FROM (VALUES (1)) AS v (a), LATERAL (SELECT a * 2 AS b, a + 1 AS a) AS w
+SELECT (SELECT max(b) FROM (SELECT a + 1 AS a, a * 2 AS b) AS x) FROM (VALUES (1)) AS v (a)
+SELECT EXISTS (SELECT a + 1 AS a WHERE a = 2), EXISTS (SELECT a + 1 AS a WHERE a = 1) FROM (VALUES (1)) AS v (a)
+SELECT a FROM (VALUES (-1), (8)) AS v (a) WHERE EXISTS (SELECT z AS a FROM (VALUES (7), (9)) AS x (z) WHERE a > 0)
+SELECT v.a, (SELECT count(*) AS a FROM (VALUES (7), (9)) AS x (z) WHERE z > a) FROM (VALUES (1), (8)) AS v (a) ORDER BY 1
+SELECT v.a, (SELECT max(z) AS a FROM (VALUES (7), (9)) AS x (z) HAVING max(z) > a) FROM (VALUES (1), (10)) AS v (a) ORDER BY 1
+SELECT v.a, (SELECT max(z) AS a FROM (VALUES (7), (9)) AS x (z) GROUP BY z + a HAVING max(z) > a ORDER BY 1 LIMIT 1) FROM (VALUES (7), (8)) AS v (a) ORDER BY 1
+SELECT v.a, (SELECT z AS a FROM (VALUES (7), (9)) AS x (z) ORDER BY z * a DESC LIMIT 1) FROM (VALUES (-1), (8)) AS v (a) ORDER BY 1
+SELECT v.a, (SELECT sum(z) OVER (ORDER BY z * a) AS a FROM (VALUES (7), (9)) AS x (z) LIMIT 1) FROM (VALUES (-1), (8)) AS v (a) ORDER BY 1
+SELECT v.a, ARRAY(SELECT z AS a FROM (VALUES (7), (9)) AS x (z) WHERE a > 0 ORDER BY z) FROM (VALUES (-1), (8)) AS v (a) ORDER BY 1
+SELECT (SELECT max(z) FILTER (WHERE z > a) AS a FROM (VALUES (7), (9)) AS x (z)) FROM (VALUES (-1), (10)) AS v (a) ORDER BY 1
+SELECT v.a, x.a FROM (VALUES (-1), (8)) AS v (a) LEFT JOIN LATERAL (SELECT z AS a FROM (VALUES (7), (9)) AS x (z) WHERE z < a + 8) AS x ON TRUE ORDER BY 1, 2
+SELECT p_id, (SELECT count(*) AS p_id FROM q WHERE q_p_id = p_id) FROM p ORDER BY 1
+SELECT p_id FROM p WHERE EXISTS (SELECT q_id AS p_id FROM q WHERE q_p_id = p_id) ORDER BY 1
+SELECT p_id FROM p WHERE p_id IN (SELECT q_p_id AS p_name FROM q WHERE q_kind = 'x' AND p_name = 'one')
+SELECT p_id, (SELECT max(q_amount) AS p_group FROM q WHERE q_p_id = p_id HAVING max(q_amount) > p_group) FROM p ORDER BY 1
+SELECT p_id, (SELECT (SELECT count(*) AS p_id FROM q AS r WHERE r.q_p_id = p_id AND r.q_id <= q.q_id) AS p_name FROM q WHERE q_p_id = p_id ORDER BY q_id DESC LIMIT 1) FROM p ORDER BY 1
+SELECT p_id, (SELECT p_id + q_p_id AS p_id FROM q JOIN p AS o USING (p_id) LIMIT 1) FROM p
+SELECT p_id FROM p JOIN (VALUES (1, 'a'), (2, 'b')) AS v (p_id, z) USING (p_id) WHERE EXISTS (SELECT q_id AS p_id FROM q WHERE q_p_id = p_id) ORDER BY 1
+""".strip().splitlines()
+"""Names of columns that also name what DuckDB's form of a statement adds, or an output column of an
+inner SELECT."""
+
+
 def selects() -> Iterator[str]:
+    yield from NAMES
     yield from ORDERS
     yield from RECURSIVE
     yield from IN_FROM
