@@ -23,6 +23,12 @@ from hornbeam_server.node.altered_identities import (
 )
 from hornbeam_server.node.altered_types import alter_domain, alter_type, listed
 from hornbeam_server.node.connected_columns import connected
+from hornbeam_server.node.constraint_names import (
+    constraints,
+    relation_of_key,
+    with_constraint_name,
+    with_index_name,
+)
 from hornbeam_server.node.dependents import (
     Dependent,
     users_of_column,
@@ -89,7 +95,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
-from hornbeam_server.schema.namespaces import bare, beside, joined, parted
+from hornbeam_server.schema.namespaces import bare, beside, joined, key_name, parted
 from hornbeam_server.schema.renames import Rename
 from hornbeam_server.schema.render import render_relation, spelled
 from hornbeam_server.schema.sqltext import retyped_default
@@ -422,7 +428,7 @@ class _Work:
         if action.name in relation.primary_key:
             raise self.error(
                 f"{table}.{action.name} belongs to the primary key, under which rows are stored.",
-                f"Change the key first: DROP CONSTRAINT {_key_name(self.schema, table)},"
+                f"Change the key first: DROP CONSTRAINT {self._key_name(table)},"
                 " ADD PRIMARY KEY (…).",
             )
         if len(relation.visible) == 1:
@@ -437,10 +443,10 @@ class _Work:
 
     def _drop_constraint(self, table: str, action: DropElement) -> None:
         name = action.name
-        if name == _key_name(self.schema, table):
+        if name == self._key_name(table):
             self._drop_key(table, action)
             return
-        if name not in _constraints(self.schema, table):
+        if name not in constraints(self.schema, table):
             if not action.guarded:
                 raise self._unknown_constraint(table, name)
             self.notes.append(f"The constraint {name} does not exist: nothing is dropped.")
@@ -472,32 +478,27 @@ class _Work:
 
     def _validate(self, table: str, constraint: str) -> None:
         """Do nothing: constraints are validated when they are added."""
-        if constraint not in _constraints(self.schema, table):
+        if constraint not in constraints(self.schema, table):
             raise self._unknown_constraint(table, constraint)
 
     def _rename_constraint(self, table: str, old: str, new: str) -> None:
-        known = _constraints(self.schema, table)
+        key = self._key_name(table)
+        known = [key, *constraints(self.schema, table)]
         if old not in known:
             raise self._unknown_constraint(table, old)
         if new in known:
             raise self.error(f"{table} has a constraint {new} already.", "Choose another name.")
-        relation = self.schema.relation(table)
-        changed = replace(
-            relation,
-            foreign_keys=tuple(
-                replace(key, name=new) if key.name == old else key for key in relation.foreign_keys
-            ),
-            checks=tuple(
-                replace(check, name=new) if check.name == old else check
-                for check in relation.checks
-            ),
-        )
-        before, after = (beside(table, name, self.schema.spaces) for name in (old, new))
-        self.schema = _with_relation(self.schema, changed)
-        self.schema = _with_index_name(self.schema, before, after, table)
-        self.schema = self.loaded(render_ddl(self.schema))
+        schema = with_constraint_name(self.schema, table, old, new)
+        self.schema = self.loaded(render_ddl(schema))
 
     def _rename_index(self, asked: Alteration) -> None:
+        """Rename an index, or a primary key by the name of its index."""
+        owner = relation_of_key(self.schema, asked.name)
+        for action in asked.actions if owner else ():
+            assert isinstance(action, RenameTo)
+            self._rename_constraint(owner, self._key_name(owner), action.new)
+        if owner:
+            return
         index = next((i for i in self.schema.indexes if i.name == asked.name), None)
         if index is None:
             if asked.guarded:
@@ -508,7 +509,7 @@ class _Work:
         for action in asked.actions:
             assert isinstance(action, RenameTo)
             new = beside(index.relation, action.new, self.schema.spaces)
-            schema = _with_index_name(self.schema, index.name, new, index.relation)
+            schema = with_index_name(self.schema, index.name, new, index.relation)
             self.schema = self.loaded(render_ddl(schema))
 
     def _set_type(self, table: str, action: SetType) -> None:
@@ -619,8 +620,12 @@ class _Work:
         cure = f"Its columns are: {', '.join(relation.visible_names)}."
         return self.error(f"{relation.name} has no column {name}.", cure, name)
 
+    def _key_name(self, table: str) -> str:
+        """The name of the primary key of a relation; "" if it has none."""
+        return key_name(self.schema.relation(table), self.schema.spaces)
+
     def _unknown_constraint(self, table: str, name: str) -> SchemaError:
-        cure = listed(_constraints(self.schema, table))
+        cure = listed(filter(None, (self._key_name(table), *constraints(self.schema, table))))
         return self.error(f"The constraint {name} of {table} does not exist.", cure, name)
 
     def refused(self, text: Text, offset: int, what: str, cure: str) -> SchemaError:
@@ -632,36 +637,9 @@ class _Work:
         return Place().error(message, cure=cure, **({"name": name} if name else {}))
 
 
-def _key_name(schema: Schema, table: str) -> str:
-    """The name of the primary key of a relation; "" if it has none."""
-    declared = schema.relation(table).declared_key
-    return f"{bare(table, schema.spaces)}_pkey" if declared else ""
-
-
-def _constraints(schema: Schema, table: str) -> list[str]:
-    """The names of the constraints of a relation, except that of its key."""
-    relation = schema.relation(table)
-    keys = (key.name for key in relation.foreign_keys)
-    checks = (check.name for check in relation.own_checks)
-    unique = (
-        bare(i.name, schema.spaces) for i in schema.indexes if i.unique and i.relation == table
-    )
-    return [*keys, *checks, *unique]
-
-
 def _with_relation(schema: Schema, relation: Relation) -> Schema:
     relations = tuple(relation if r.name == relation.name else r for r in schema.relations)
     return replace(schema, relations=relations)
-
-
-def _with_index_name(schema: Schema, old: str, new: str, relation: str) -> Schema:
-    return replace(
-        schema,
-        indexes=tuple(
-            replace(i, name=new) if (i.name, i.relation) == (old, relation) else i
-            for i in schema.indexes
-        ),
-    )
 
 
 def _with_column(

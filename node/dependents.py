@@ -291,7 +291,7 @@ def without_key(relation: Relation) -> Relation:
     """The relation without its primary key, whose columns stay NOT NULL."""
     identity = row_identity(relation.visible_names)
     columns = (identity, *relation.visible)
-    return replace(relation, columns=columns, primary_key=(identity.name,))
+    return replace(relation, columns=columns, primary_key=(identity.name,), key_name="")
 
 
 def _without_index(schema: Schema, name: str) -> Schema:

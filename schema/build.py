@@ -24,7 +24,7 @@ from hornbeam_server.schema.drafts import (
     ViewDraft,
 )
 from hornbeam_server.schema.errors import capitalised
-from hornbeam_server.schema.graph import circles
+from hornbeam_server.schema.key_names import check_key_names, key_name_of
 from hornbeam_server.schema.model import (
     Action,
     Check,
@@ -42,6 +42,7 @@ from hornbeam_server.schema.model import (
 )
 from hornbeam_server.schema.namespaces import SYSTEM_SCHEMAS
 from hornbeam_server.schema.namespaces import bare as own_name
+from hornbeam_server.schema.notes import notes
 from hornbeam_server.schema.problems import Problems, Subject
 from hornbeam_server.schema.row_identity import row_identity
 from hornbeam_server.schema.types import UNORDERED, ColumnType, Kind
@@ -87,47 +88,15 @@ def build(
     declared = tuple(draft.view for draft in _checked_views(views, taken, made, collected))
     taken |= {view.name for view in declared}
     _check_parts(relations, indexes, views, collected)
+    check_key_names(relations, taken, made, collected)
     numbered = tuple(_checked_sequences(sequences, bare, taken, made, collected))
     schema = Schema(
         whole, found, declared, numbered, made, domains=tuple(map(declared_domain, domains))
     )
-    notes = (*_notes(relations), *_notes_of_circles(schema), *_notes_of_actions(schema))
-    schema = replace(schema, notes=notes)
+    schema = replace(schema, notes=tuple(notes(relations, schema)))
     if problems is None:
         collected.require_none()
     return schema
-
-
-def _notes(relations: Iterable[RelationDraft]) -> Iterator[str]:
-    for draft in relations:
-        for column in draft.columns:
-            if column.note:
-                yield f"{draft.name.text}.{column.name.text}: {column.note}"
-
-
-def _notes_of_actions(schema: Schema) -> Iterator[str]:
-    """The actions that set NULL in a column that is NOT NULL."""
-    for relation in schema.relations:
-        for key in relation.foreign_keys:
-            columns = [relation.column(name) for name in key.columns]
-            for event, action in (("DELETE", key.on_delete), ("UPDATE", key.on_update)):
-                null = action is Action.SET_NULL, action is Action.SET_DEFAULT
-                if any(
-                    not c.nullable and (null[0] or (null[1] and not c.default)) for c in columns
-                ):
-                    yield (
-                        f"{relation.name}.{key.name}: ON {event} {action.value.upper()} refuses the"
-                        " statement, because a column is NOT NULL"
-                    )
-
-
-def _notes_of_circles(schema: Schema) -> Iterator[str]:
-    for group in circles(schema):
-        yield (
-            f"{' and '.join(group)} reference one another in a circle: one transaction inserts rows"
-            " that reference one another, in any order; trees and join views follow some of the"
-            " foreign keys only"
-        )
 
 
 def _checked_spaces(
@@ -236,7 +205,7 @@ def _bare_relation(draft: RelationDraft, problems: Problems) -> Relation:
 def _primary_key(draft: RelationDraft) -> tuple[str, ...]:
     """The columns of the declared primary key; empty if there is none."""
     name = draft.name
-    keys = [key for key in draft.primary_keys if key]
+    keys = [key.columns for key in draft.primary_keys if key.columns]
     if not keys:
         return ()
     if len(keys) > 1:
@@ -328,7 +297,7 @@ def _with_constraints(
     child = bare[draft.name.text]
     of = own_name(child.name, spaces)
     drafts = list(_named_once(draft.foreign_keys, "foreign key", problems, child.name))
-    constraints: list[Drafted] = [*drafts, *draft.all_checks]
+    constraints: list[Drafted] = [*draft.primary_keys, *drafts, *draft.all_checks]
     named = _named_once(constraints, "constraint", problems, child.name)
     check_drafts = [each for each in named if isinstance(each, CheckDraft)]
     taken = {each.name.text for each in constraints if each.name is not None}
@@ -340,7 +309,8 @@ def _with_constraints(
             _check_new(foreign_key, made, found)
             found.append(made)
     checks = tuple(_check(check, child, _Labels(of, taken)) for check in check_drafts)
-    return Relation(child.name, child.columns, child.primary_key, tuple(found), checks)
+    key_name = key_name_of(draft, spaces)
+    return replace(child, foreign_keys=tuple(found), checks=checks, key_name=key_name)
 
 
 def _check(draft: CheckDraft, relation: Relation, labels: _Labels) -> Check:

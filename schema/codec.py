@@ -149,6 +149,7 @@ class _RelationForm(msgspec.Struct, omit_defaults=True):
     primary_key: tuple[str, ...]
     foreign_keys: tuple[ForeignKey, ...]
     checks: tuple[_CheckForm, ...] = ()
+    key_name: str = ""
 
 
 class _StateForm(msgspec.Struct):
@@ -456,9 +457,8 @@ def _copy(form: _CopyForm) -> Copy:
 def _relation_form(relation: Relation) -> _RelationForm:
     columns = _column_forms(relation.columns)
     checks = tuple(map(_check_form, relation.checks))
-    return _RelationForm(
-        relation.name, columns, relation.primary_key, relation.foreign_keys, checks
-    )
+    keys = relation.primary_key, relation.foreign_keys
+    return _RelationForm(relation.name, columns, *keys, checks, relation.key_name)
 
 
 def _check_form(check: Check) -> _CheckForm:
@@ -600,7 +600,8 @@ def _plain(value: Value) -> bool | int | str | None:
 def _relation(form: _RelationForm) -> Relation:
     columns = _columns(form.columns)
     checks = tuple(map(_check, form.checks))
-    return Relation(form.name, columns, form.primary_key, form.foreign_keys, checks)
+    keys = form.primary_key, form.foreign_keys
+    return Relation(form.name, columns, *keys, checks, form.key_name)
 
 
 def _deferred(form: _DeferredForm) -> DeferredView:

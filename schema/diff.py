@@ -9,7 +9,7 @@ rows another meaning are refused, with the reason and a cure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hornbeam_server.schema.copies import Copy, Using, copies_for, is_generated, needs_conversion
@@ -30,6 +30,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
+from hornbeam_server.schema.namespaces import key_name
 from hornbeam_server.schema.renames import Rename
 from hornbeam_server.schema.render import (
     render_default,
@@ -103,6 +104,8 @@ class SchemaDiff:
     changed_domains: tuple[Domain, ...] = ()
     moved_keys: tuple[Relation, ...] = ()
     """The relations that get another primary key, or none any more."""
+    renamed_keys: tuple[tuple[str, str, str], ...] = ()
+    """Primary keys that get another name: the relation, the old name, the new name."""
     moved_columns: tuple[tuple[str, Column], ...] = ()
     """The columns that get another domain, or declare other things besides it."""
     refused: tuple[Refusal, ...] = ()
@@ -123,6 +126,8 @@ class SchemaDiff:
         """All changes in a fixed order; refused changes come last."""
         for rename in self.renames:
             yield DiffRow("rename", rename.kind, rename.what, rename.new)
+        for owner, name, later in self.renamed_keys:
+            yield DiffRow("rename", "primary key", f"{owner}.{name}", later)
         for action, sequences in (
             ("drop", self.dropped_sequences),
             ("add", self.added_sequences),
@@ -316,6 +321,7 @@ def diff(old: Schema, new: Schema, usings: Sequence[Using] = ()) -> SchemaDiff:
         changed_domains=tuple(
             each for each in new.domains if each.name in domains and each not in old.domains
         ),
+        renamed_keys=tuple(_renamed_keys(kept, old, new)),
         moved_keys=tuple(n for o, n in kept if o.declared_key != n.declared_key),
         moved_columns=tuple((name, new) for name, old, new in pairs if old.domain != new.domain),
         refused=(
@@ -332,6 +338,15 @@ def _both(old: Relation, new: Relation) -> Iterator[tuple[Column, Column]]:
     for column in new.visible:
         if column.name in old.visible_names:
             yield old.column(column.name), column
+
+
+def _renamed_keys(
+    kept: Iterable[tuple[Relation, Relation]], old: Schema, new: Schema
+) -> Iterator[tuple[str, str, str]]:
+    for before, after in kept:
+        name, later = key_name(before, old.spaces), key_name(after, new.spaces)
+        if name and later and name != later:
+            yield after.name, name, later
 
 
 def _relaxes(before: Column, after: Column) -> bool:

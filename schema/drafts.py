@@ -103,6 +103,14 @@ class Expression:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyDraft:
+    """A PRIMARY KEY. If `name` is None, it has the name that PostgreSQL gives it."""
+
+    name: Name | None
+    columns: tuple[Name, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CheckDraft:
     """A CHECK. If `name` is None, one is generated. `origin`: a column has it from its domain."""
 
@@ -199,7 +207,7 @@ class RelationDraft:
 
     name: Name
     columns: list[ColumnDraft] = field(default_factory=list)
-    primary_keys: list[tuple[Name, ...]] = field(default_factory=list)
+    primary_keys: list[KeyDraft] = field(default_factory=list)
     foreign_keys: list[ForeignKeyDraft] = field(default_factory=list)
     checks: list[CheckDraft] = field(default_factory=list)
 

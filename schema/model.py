@@ -230,13 +230,15 @@ class DeclaredIndex:
 @dataclass(frozen=True)
 class Relation:
     """A base relation. `primary_key` is never empty and its columns are NOT NULL. If the schema
-    declares no primary key, it is the row identity: a hidden first column."""
+    declares no primary key, it is the row identity: a hidden first column. `key_name` is the name
+    of the primary key as a constraint; "" for that of PostgreSQL (`namespaces.key_name`)."""
 
     name: str
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
     foreign_keys: tuple[ForeignKey, ...] = ()
     checks: tuple[Check, ...] = ()
+    key_name: str = ""
 
     @cached_property
     def positions(self) -> dict[str, int]:

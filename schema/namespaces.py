@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC
+from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC, Relation
 
 SYSTEM_CATALOG = "pg_catalog"
 SYSTEM_SCHEMAS = frozenset({INFORMATION_SCHEMA, SYSTEM_CATALOG})
@@ -37,6 +37,18 @@ def bare(full: str, spaces: Collection[str]) -> str:
 def beside(full: str, name: str, spaces: Collection[str]) -> str:
     """The full name of `name` in the schema of `full`."""
     return joined(parted(full, spaces)[0], name)
+
+
+def default_key_name(relation: str, spaces: Collection[str]) -> str:
+    """The name that PostgreSQL gives to the primary key of a relation, without its schema."""
+    return f"{bare(relation, spaces)}_pkey"
+
+
+def key_name(relation: Relation, spaces: Collection[str]) -> str:
+    """The name of the primary key of a relation, without its schema; "" if it has none."""
+    if not relation.declared_key:
+        return ""
+    return relation.key_name or default_key_name(relation.name, spaces)
 
 
 def existing(path: Sequence[str], spaces: Collection[str]) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ from hornbeam_server.schema.drafts import (
     ColumnDraft,
     ForeignKeyDraft,
     IndexDraft,
+    KeyDraft,
     Name,
     Place,
     RelationDraft,
@@ -128,7 +129,7 @@ class _Reflection:
         draft.columns += [self.column(table, column) for column in self.columns(table)]
         key = self.inspector.get_pk_constraint(table)["constrained_columns"]
         if key:
-            draft.primary_keys.append(self.names(key))
+            draft.primary_keys.append(KeyDraft(None, self.names(key)))
         keys = self.foreign_keys(table)
         draft.foreign_keys += [self.foreign_key(table, foreign_key) for foreign_key in keys]
         return draft

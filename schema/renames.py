@@ -31,7 +31,15 @@ from hornbeam_server.schema.model import (
     Schema,
     sequence_of_column,
 )
-from hornbeam_server.schema.namespaces import SYSTEM_SCHEMAS, bare, beside, joined, parted
+from hornbeam_server.schema.namespaces import (
+    SYSTEM_SCHEMAS,
+    bare,
+    beside,
+    default_key_name,
+    joined,
+    key_name,
+    parted,
+)
 from hornbeam_server.schema.sequences import sequences_in, with_renamed_sequence
 
 
@@ -260,7 +268,7 @@ def renamed_schema(
     """`schema` after a rename, which is no schema's. Indexes and constraints keep their names; in
     another schema, indexes have them there."""
     names = _sequence_names(schema, rename)
-    relations = (_relation(relation, rename, expression) for relation in schema.relations)
+    relations = (_relation(each, rename, expression, schema.spaces) for each in schema.relations)
     return replace(
         schema,
         relations=tuple(
@@ -310,13 +318,17 @@ def _drawing(column: Column, names: Mapping[str, str]) -> Column:
     return replace(column, default=replace(default, sql=sql))
 
 
-def _relation(relation: Relation, rename: Rename, expression: Expression) -> Relation:
+def _relation(
+    relation: Relation, rename: Rename, expression: Expression, spaces: Collection[str]
+) -> Relation:
     keys = tuple(rename.foreign_key(relation.name, key) for key in relation.foreign_keys)
     if relation.name != rename.relation:
         return replace(relation, foreign_keys=keys)
+    name, key = rename.stored(relation.name), key_name(relation, spaces)
     return replace(
         relation,
-        name=rename.stored(relation.name),
+        name=name,
+        key_name="" if key == default_key_name(name, spaces) else key,
         columns=tuple(_column(column, relation, rename, expression) for column in relation.columns),
         primary_key=rename.names(relation.name, relation.primary_key),
         foreign_keys=keys,

@@ -71,7 +71,8 @@ def render_relation(
         for column in relation.visible
     ]
     if relation.declared_key:
-        lines.append(f"PRIMARY KEY {_listed(relation.declared_key)}")
+        named = f"CONSTRAINT {identifier(relation.key_name)} " if relation.key_name else ""
+        lines.append(f"{named}PRIMARY KEY {_listed(relation.declared_key)}")
     lines += [_render_foreign_key(foreign_key, spaces) for foreign_key in relation.foreign_keys]
     lines += [_render_check(check) for check in relation.own_checks]
     name = spelled(relation.name, spaces)

@@ -40,7 +40,7 @@ from hornbeam_server.schema.model import (
     Identity,
     Relation,
 )
-from hornbeam_server.schema.namespaces import parted
+from hornbeam_server.schema.namespaces import key_name, parted
 from hornbeam_server.schema.reals import shortest
 from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.types import Kind, Row, Value, enumeration_of
@@ -337,6 +337,7 @@ def _relation_document(catalog: Catalog, relation: Relation) -> dict[str, Any]:
             _column_document(relation, column, catalog.schema.spaces) for column in relation.visible
         ],
         "primary_key": list(relation.declared_key),
+        "primary_key_name": key_name(relation, catalog.schema.spaces) or None,
         "foreign_keys": [
             {
                 "name": fk.name,

@@ -377,7 +377,8 @@ class HornbeamDialect(SequenceReflection, default.DefaultDialect):
         thing = self._known(connection, table_name, schema, **kw)
         key = thing.get("primary_key", thing.get("key", []))
         shown = {column["name"] for column in thing["columns"]}
-        return {"constrained_columns": key if shown.issuperset(key) else [], "name": None}
+        columns = key if shown.issuperset(key) else []
+        return {"constrained_columns": columns, "name": thing.get("primary_key_name")}
 
     def get_foreign_keys(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any

@@ -25,7 +25,7 @@ from hornbeam_server.schema.model import (
     Relation,
     sequence_of_column,
 )
-from hornbeam_server.schema.namespaces import bare, parted
+from hornbeam_server.schema.namespaces import bare, key_name, parted
 from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.seconds import SECOND_DIGITS
 from hornbeam_server.schema.sequences import default_bounds
@@ -254,7 +254,7 @@ def _numeric(type_: ColumnType) -> tuple[int | None, int | None, int | None]:
 def _keys(relation: Relation, catalog: Catalog) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """The constraints of a relation that have columns: name, type, columns."""
     if relation.declared_key:
-        yield f"{relation.name}_pkey", "PRIMARY KEY", relation.declared_key
+        yield key_name(relation, catalog.schema.spaces), "PRIMARY KEY", relation.declared_key
     for index in catalog.schema.indexes:
         if index.relation == relation.name and index.unique and not index.expressions:
             yield index.name, "UNIQUE", tuple(part.column for part in index.columns)
@@ -324,7 +324,9 @@ def _referential_constraints(catalog: Catalog) -> Iterator[_Row]:
 
 def _referenced(key: ForeignKey, catalog: Catalog) -> str:
     """The name of the primary key or UNIQUE constraint that a foreign key references."""
-    return catalog.unique_index(key).name if key.to_unique else f"{key.parent}_pkey"
+    if key.to_unique:
+        return catalog.unique_index(key).name
+    return key_name(catalog.schema.relation(key.parent), catalog.schema.spaces)
 
 
 def _constraint_column_usage(catalog: Catalog) -> Iterator[_Row]:

@@ -44,7 +44,7 @@ def _references(relations: Mapping[str, RelationDraft]) -> Iterator[tuple[_Colum
     for draft in relations.values():
         for key in draft.foreign_keys:
             parent = relations.get(key.parent.text)
-            declared = parent.primary_keys[0] if parent and parent.primary_keys else ()
+            declared = parent.primary_keys[0].columns if parent and parent.primary_keys else ()
             for mine, theirs in zip(key.columns, key.parent_columns or declared, strict=False):
                 yield (draft.name.text, mine.text), (key.parent.text, theirs.text)
 

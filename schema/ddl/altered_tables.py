@@ -20,7 +20,7 @@ from hornbeam_server.schema.ddl.foreign_types import known_type
 from hornbeam_server.schema.ddl.identities import check_single_default, is_generated
 from hornbeam_server.schema.ddl.statement import STATEMENTS, Statement
 from hornbeam_server.schema.ddl.tables import read_column, read_constraint
-from hornbeam_server.schema.drafts import ColumnDraft, Name, RelationDraft
+from hornbeam_server.schema.drafts import ColumnDraft, KeyDraft, Name, RelationDraft
 from hornbeam_server.schema.model import Default, DefaultKind
 from hornbeam_server.schema.sqltext import read_default, read_type, retyped_default, type_note
 
@@ -142,7 +142,7 @@ def _drop_column(
     position = column_position(name, draft)
     _require_unreferenced(name, draft, drafts)
     del draft.columns[position]
-    draft.primary_keys = [key for key in draft.primary_keys if not _has(key, name)]
+    draft.primary_keys = [key for key in draft.primary_keys if not _has(key.columns, name)]
     draft.foreign_keys = [key for key in draft.foreign_keys if not _has(key.columns, name)]
     draft.checks = [each for each in draft.checks if name.text not in each.expression.words]
     drafts.indexes = [
@@ -177,6 +177,8 @@ def _drop_constraint(
     (node,) = action.args["tables"]
     name = statement.name(node.this)
     full = statement.beside(draft.name, name).text
+    own = statement.spaces.parted(draft.name.text)[1]
+    primary = [key for key in draft.primary_keys if not _is_called(key, name.text, f"{own}_pkey")]
     keys = [key for key in draft.foreign_keys if not _is(key.name, name.text)]
     checks = [check for check in draft.checks if not _is(check.name, name.text)]
     indexes = [
@@ -184,14 +186,21 @@ def _drop_constraint(
         for each in drafts.indexes
         if not (each.unique and each.relation.text == draft.name.text and _is(each.name, full))
     ]
-    before = len(draft.foreign_keys) + len(draft.checks) + len(drafts.indexes)
-    if before == len(keys) + len(checks) + len(indexes) and not action.args.get("exists"):
+    kept = [*primary, *keys, *checks, *indexes]
+    before = [*draft.primary_keys, *draft.foreign_keys, *draft.checks, *drafts.indexes]
+    if len(before) == len(kept) and not action.args.get("exists"):
         raise name.place.error(
             f"{draft.name.text} has no constraint {name.text} with this name in the file.",
             cure="Leave the constraint and its DROP out.",
             name=name.text,
         )
-    draft.foreign_keys, draft.checks, drafts.indexes = keys, checks, indexes
+    draft.primary_keys, draft.foreign_keys, draft.checks = primary, keys, checks
+    drafts.indexes = indexes
+
+
+def _is_called(key: KeyDraft, name: str, default: str) -> bool:
+    """Is the primary key called `name`? Without a name of its own it is called `default`."""
+    return name == (default if key.name is None else key.name.text)
 
 
 def _is(name: Name | None, text: str) -> bool:

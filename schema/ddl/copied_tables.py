@@ -31,12 +31,12 @@ def read_like(
             name=named.text,
         )
     parts = _parts(statement, node, named)
-    key = {name.text for names in source.primary_keys for name in names}
+    key = {name.text for each in source.primary_keys for name in each.columns}
     draft.columns += [_column(column, named, parts, key) for column in source.columns]
     if "CONSTRAINTS" in parts:
         draft.checks += source.checks
     if "INDEXES" in parts:
-        draft.primary_keys += source.primary_keys
+        draft.primary_keys += (replace(key, name=None) for key in source.primary_keys)
         drafts.indexes += [
             replace(index, name=None, relation=draft.name)
             for index in drafts.indexes

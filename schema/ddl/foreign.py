@@ -393,14 +393,20 @@ def _default(node: exp.Expr) -> exp.Expr:
 
 
 def rename_taken_indexes(drafts: Drafts) -> None:
-    """Leave the name of an index to the builder if it is taken: MySQL and SQL Server have a name
-    space of indexes for each table."""
+    """Leave the name of an index or a primary key to the builder if it is taken: MySQL, SQLite and
+    SQL Server have name spaces of their own for them."""
     taken = set(drafts.relations)
     for position, index in enumerate(drafts.indexes):
         if index.name is not None and index.name.text in taken:
             drafts.indexes[position] = replace(index, name=None)
         elif index.name is not None:
             taken.add(index.name.text)
+    for draft in drafts.relations.values():
+        for position, key in enumerate(draft.primary_keys):
+            if key.name is not None and key.name.text in taken:
+                draft.primary_keys[position] = replace(key, name=None)
+            elif key.name is not None:
+                taken.add(key.name.text)
 
 
 def next_number(tree: exp.Expr) -> int | None:

@@ -31,6 +31,7 @@ from hornbeam_server.schema.drafts import (
     DomainDraft,
     ForeignKeyDraft,
     IndexDraft,
+    KeyDraft,
     Name,
     RelationDraft,
 )
@@ -190,7 +191,8 @@ def _column_constraint(
     kind = node.kind if isinstance(node, exp.ColumnConstraint) else node
     match kind:
         case exp.PrimaryKeyColumnConstraint():
-            draft.primary_keys.append((name,))
+            label = statement.name(node.this) if kind is not node and node.this else None
+            draft.primary_keys.append(KeyDraft(label, (name,)))
             statement.only(kind, {"include"}, "Write PRIMARY KEY alone.", start)
             statement.included(kind, "Write PRIMARY KEY alone.", start)
         case exp.UniqueColumnConstraint():
@@ -325,7 +327,7 @@ def read_constraint(
             for part in node.expressions:
                 read_constraint(statement, part, draft, drafts, named)
         case exp.PrimaryKey():
-            draft.primary_keys.append(statement.names(node.expressions))
+            draft.primary_keys.append(KeyDraft(label, statement.names(node.expressions)))
             statement.only(node, {"expressions", "include"}, "Write PRIMARY KEY (columns).")
             statement.included(node, "Write PRIMARY KEY (columns).")
         case exp.UniqueColumnConstraint():

@@ -75,6 +75,43 @@ INSERT INTO u (k) VALUES (5) RETURNING *
 ALTER TABLE u ADD PRIMARY KEY (n, k)
 INSERT INTO u (k, n) VALUES (6, 1)
 """,
+        "names of constraints": """
+CREATE TABLE p (a INTEGER CONSTRAINT pk_p PRIMARY KEY, b TEXT CONSTRAINT once UNIQUE, c INTEGER CONSTRAINT few CHECK (c > 0))
+CREATE TABLE q (a INTEGER CONSTRAINT to_p REFERENCES p, b TEXT REFERENCES p (b), CONSTRAINT two PRIMARY KEY (a, b))
+CREATE TABLE r (a INTEGER, CONSTRAINT two PRIMARY KEY (a))
+CREATE TABLE r (a INTEGER, CONSTRAINT q PRIMARY KEY (a))
+CREATE TABLE r (a INTEGER CONSTRAINT mine CHECK (a > 0), CONSTRAINT mine PRIMARY KEY (a))
+CREATE TABLE r (a INTEGER CONSTRAINT mine UNIQUE, b INTEGER CONSTRAINT mine PRIMARY KEY)
+SELECT table_name, constraint_name, constraint_type FROM information_schema.table_constraints WHERE table_schema = 'public' AND constraint_name NOT LIKE '%not_null' ORDER BY 1, 2
+SELECT constraint_name, unique_constraint_name FROM information_schema.referential_constraints ORDER BY 1
+SELECT constraint_name, column_name FROM information_schema.key_column_usage WHERE table_name = 'q' ORDER BY 1, 2
+SELECT constraint_name, column_name FROM information_schema.constraint_column_usage WHERE table_name = 'p' AND constraint_name <> 'few' ORDER BY 1, 2
+INSERT INTO p VALUES (1, 'x', 5) ON CONFLICT ON CONSTRAINT pk_p DO NOTHING
+INSERT INTO p VALUES (1, 'y', 5) ON CONFLICT ON CONSTRAINT pk_p DO UPDATE SET c = 6
+INSERT INTO p VALUES (1, 'y', 5) ON CONFLICT ON CONSTRAINT p_pkey DO NOTHING
+INSERT INTO p VALUES (2, 'x', 5) ON CONFLICT ON CONSTRAINT once DO UPDATE SET c = 7
+ALTER TABLE p DROP CONSTRAINT p_pkey
+ALTER TABLE p RENAME CONSTRAINT pk_p TO once
+ALTER TABLE p RENAME CONSTRAINT pk_p TO p_key
+ALTER TABLE p RENAME TO pp
+ALTER TABLE q RENAME CONSTRAINT two TO q_pkey
+ALTER INDEX q_pkey RENAME TO q_key
+INSERT INTO pp VALUES (1, 'y', 5) ON CONFLICT ON CONSTRAINT p_key DO UPDATE SET c = 8
+ALTER TABLE pp DROP CONSTRAINT p_key
+ALTER TABLE pp DROP CONSTRAINT p_key CASCADE, ADD CONSTRAINT other PRIMARY KEY (b)
+CREATE TABLE s (k INTEGER PRIMARY KEY)
+ALTER TABLE s RENAME TO t
+ALTER TABLE t RENAME COLUMN k TO l
+SELECT table_name, constraint_name FROM information_schema.table_constraints WHERE table_schema = 'public' AND constraint_type = 'PRIMARY KEY' ORDER BY 1, 2
+ALTER TABLE t RENAME TO s
+ALTER TABLE s DROP CONSTRAINT s_pkey
+ALTER TABLE s ADD CONSTRAINT own PRIMARY KEY (l)
+CREATE SCHEMA x
+ALTER TABLE s SET SCHEMA x
+ALTER TABLE x.s DROP CONSTRAINT own
+CREATE TABLE like_pp (LIKE pp INCLUDING ALL)
+INSERT INTO like_pp VALUES (1, 'k', 1) ON CONFLICT ON CONSTRAINT like_pp_pkey DO NOTHING
+""",
         "identities": """
 CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER, c INTEGER NOT NULL DEFAULT 3)
 INSERT INTO t VALUES (1, 1), (2, NULL)

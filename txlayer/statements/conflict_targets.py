@@ -19,7 +19,7 @@ from hornbeam_server.query.parsing.parse import DIALECT
 from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.errors import SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.model import Relation
-from hornbeam_server.schema.namespaces import beside
+from hornbeam_server.schema.namespaces import beside, key_name
 from hornbeam_server.schema.trees import written
 
 
@@ -71,7 +71,7 @@ def target_of(node: exp.OnConflict, catalog: Catalog, relation: Relation) -> Tar
 
 def _of_constraint(name: str, catalog: Catalog, relation: Relation) -> Target:
     full = beside(relation.name, name, catalog.schema.spaces)
-    if relation.declared_key and full == f"{relation.name}_pkey":
+    if name == key_name(relation, catalog.schema.spaces):
         return Target()
     for index in catalog.indexes_on(relation.name):
         if index.name == full and index.unique and index.is_whole:

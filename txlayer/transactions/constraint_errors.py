@@ -8,6 +8,7 @@ from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import ForeignKeyViolation, UniqueViolation
 from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import ForeignKey, Relation
+from hornbeam_server.schema.namespaces import key_name
 from hornbeam_server.schema.sqltext import literal_sql, shown
 from hornbeam_server.schema.types import Value
 from hornbeam_server.txlayer.statements.identity_columns import Numbers
@@ -56,7 +57,7 @@ def key_taken(
         cure=numbers_cure(catalog, identity, name, columns, values)
         or "Use another key, or ON CONFLICT with the primary key as its target.",
         relation=name,
-        constraint="primary key",
+        constraint=key_name(relation, catalog.schema.spaces) or "primary key",
     )
 
 
