@@ -25,7 +25,6 @@ from hornbeam_server.node.altered_types import alter_domain, alter_type, listed
 from hornbeam_server.node.connected_columns import connected
 from hornbeam_server.node.constraint_names import (
     constraints,
-    relation_of_key,
     with_constraint_name,
     with_index_name,
 )
@@ -95,7 +94,14 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
-from hornbeam_server.schema.namespaces import bare, beside, joined, key_name, parted
+from hornbeam_server.schema.namespaces import (
+    bare,
+    beside,
+    joined,
+    key_name,
+    parted,
+    relations_by_key,
+)
 from hornbeam_server.schema.renames import Rename
 from hornbeam_server.schema.render import render_relation, spelled
 from hornbeam_server.schema.sqltext import retyped_default
@@ -416,7 +422,10 @@ class _Work:
         whole = render_ddl(self.schema)
         at = whole.index(own)
         ddl = f"{whole[:at]}{before}{action.text.sql}\n){whole[at + len(own) :]}"
+        key = self._key_name(table)
         self.schema = self.loaded(ddl, at + len(before), action.text)
+        if key and self._key_name(table) != key:  # the key has made room
+            raise self.error(f"{table} has a constraint {key} already.", "Choose another name.")
 
     def _drop_column(self, table: str, action: DropElement) -> None:
         relation = self.schema.relation(table)
@@ -493,7 +502,7 @@ class _Work:
 
     def _rename_index(self, asked: Alteration) -> None:
         """Rename an index, or a primary key by the name of its index."""
-        owner = relation_of_key(self.schema, asked.name)
+        owner = relations_by_key(self.schema).get(asked.name, "")
         for action in asked.actions if owner else ():
             assert isinstance(action, RenameTo)
             self._rename_constraint(owner, self._key_name(owner), action.new)

@@ -19,15 +19,6 @@ def constraints(schema: Schema, table: str) -> list[str]:
     return [*keys, *checks, *unique]
 
 
-def relation_of_key(schema: Schema, full: str) -> str:
-    """The relation whose primary key has a full name; "" if there is none."""
-    for relation in schema.relations:
-        name = key_name(relation, schema.spaces)
-        if name and beside(relation.name, name, schema.spaces) == full:
-            return relation.name
-    return ""
-
-
 def with_constraint_name(schema: Schema, table: str, old: str, new: str) -> Schema:
     """The schema, in which a constraint of a relation has another name."""
     relation = schema.relation(table)

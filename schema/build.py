@@ -7,7 +7,7 @@ the invariants of `Schema` (model.py).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
@@ -24,7 +24,7 @@ from hornbeam_server.schema.drafts import (
     ViewDraft,
 )
 from hornbeam_server.schema.errors import capitalised
-from hornbeam_server.schema.key_names import check_key_names, key_name_of
+from hornbeam_server.schema.key_names import key_names
 from hornbeam_server.schema.model import (
     Action,
     Check,
@@ -40,7 +40,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
-from hornbeam_server.schema.namespaces import SYSTEM_SCHEMAS
+from hornbeam_server.schema.namespaces import SYSTEM_SCHEMAS, beside, key_name
 from hornbeam_server.schema.namespaces import bare as own_name
 from hornbeam_server.schema.notes import notes
 from hornbeam_server.schema.problems import Problems, Subject
@@ -88,7 +88,11 @@ def build(
     declared = tuple(draft.view for draft in _checked_views(views, taken, made, collected))
     taken |= {view.name for view in declared}
     _check_parts(relations, indexes, views, collected)
-    check_key_names(relations, taken, made, collected)
+    others = [each.name for each in indexes if each.name is not None]
+    others += (view.name for view in views)
+    keys = key_names(relations, others, taken, made, collected)
+    whole = tuple(replace(each, key_name=_own_key(each, keys)) for each in whole)
+    taken |= {beside(each.name, key_name(each, made), made) for each in whole if each.declared_key}
     numbered = tuple(_checked_sequences(sequences, bare, taken, made, collected))
     schema = Schema(
         whole, found, declared, numbered, made, domains=tuple(map(declared_domain, domains))
@@ -309,8 +313,11 @@ def _with_constraints(
             _check_new(foreign_key, made, found)
             found.append(made)
     checks = tuple(_check(check, child, _Labels(of, taken)) for check in check_drafts)
-    key_name = key_name_of(draft, spaces)
-    return replace(child, foreign_keys=tuple(found), checks=checks, key_name=key_name)
+    return replace(child, foreign_keys=tuple(found), checks=checks)
+
+
+def _own_key(relation: Relation, keys: Mapping[str, str]) -> str:
+    return keys[relation.name] if relation.declared_key else ""
 
 
 def _check(draft: CheckDraft, relation: Relation, labels: _Labels) -> Check:

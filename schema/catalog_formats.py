@@ -81,11 +81,16 @@ class Format(enum.IntEnum):
     NINETEENTH = 19
     """With deferred or live views that keep partial aggregates: an older server would find other
     states than its programs have."""
+    TWENTIETH = 20
+    """With primary keys that have names of their own: an older server would forget them."""
 
 
 def format_of(catalog: Catalog) -> Format:
     """The oldest format that can hold the catalog."""
     types = [column.type for column in _all_columns(catalog)]
+    targets = (copy.target for copy in catalog.copies)
+    if any(relation.key_name for relation in (*catalog.schema.relations, *targets)):
+        return Format.TWENTIETH
     if any(view.partials for view in catalog.deferred):
         return Format.NINETEENTH
     if catalog.staged or any(_is_of_eighteenth(copy, catalog) for copy in catalog.copies):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC, Relation
+from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC, Relation, Schema
 
 SYSTEM_CATALOG = "pg_catalog"
 SYSTEM_SCHEMAS = frozenset({INFORMATION_SCHEMA, SYSTEM_CATALOG})
@@ -49,6 +49,13 @@ def key_name(relation: Relation, spaces: Collection[str]) -> str:
     if not relation.declared_key:
         return ""
     return relation.key_name or default_key_name(relation.name, spaces)
+
+
+def relations_by_key(schema: Schema) -> dict[str, str]:
+    """The relation of each primary key, by the full name of the key."""
+    spaces = schema.spaces
+    keyed = (each for each in schema.relations if each.declared_key)
+    return {beside(each.name, key_name(each, spaces), spaces): each.name for each in keyed}
 
 
 def existing(path: Sequence[str], spaces: Collection[str]) -> tuple[str, ...]:

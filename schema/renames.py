@@ -39,6 +39,7 @@ from hornbeam_server.schema.namespaces import (
     joined,
     key_name,
     parted,
+    relations_by_key,
 )
 from hornbeam_server.schema.sequences import sequences_in, with_renamed_sequence
 
@@ -97,8 +98,8 @@ class Rename:
                 cure=f"There are: {', '.join([*schema.names, *views])}.",
             )
         indexes = (index.name for index in schema.indexes)
-        taken = {*schema.names, *views, *indexes}
-        for new in (self.new, *self.moved_indexes(schema).values()):
+        taken = {*schema.names, *views, *indexes, *relations_by_key(schema)}
+        for new in (self.new, *self.moved_indexes(schema).values(), *self._moved_key(schema)):
             if new in taken:
                 raise InvalidRequest(
                     f"{self}: there is a relation, view or index {new} already.",
@@ -231,6 +232,13 @@ class Rename:
             name: beside(self.new, bare(name, schema.spaces), schema.spaces)
             for name in (indexes if self.moves(schema) else ())
         }
+
+    def _moved_key(self, schema: Schema) -> Iterator[str]:
+        """The full name that the primary key of a relation has in another schema."""
+        if self.relation in schema and self.moves(schema):
+            name = key_name(schema.relation(self.relation), schema.spaces)
+            if name:
+                yield beside(self.new, name, schema.spaces)
 
     def names(self, relation: str, columns: Iterable[str]) -> tuple[str, ...]:
         return tuple(self.name(relation, column) for column in columns)

@@ -265,6 +265,11 @@ def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:
         ],
         "plain_views": [_plain_document(view) for view in catalog.plain],
         "sequences": [_sequence_document(sequence) for sequence in catalog.schema.sequences],
+        "types": [{"name": each.full} for each in catalog.schema.enumerations],
+        "domains": [
+            {"name": each.name, "checks": [{"name": check.name} for check in each.checks]}
+            for each in catalog.schema.domains
+        ],
         "indexes": [_index_document(catalog, index) for index in catalog.indexes],
         "workload": [{"name": s.name, "sql": s.sql, "weight": s.weight} for s in catalog.workload],
         "method": catalog.method,

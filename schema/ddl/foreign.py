@@ -395,7 +395,8 @@ def _default(node: exp.Expr) -> exp.Expr:
 def rename_taken_indexes(drafts: Drafts) -> None:
     """Leave the name of an index or a primary key to the builder if it is taken: MySQL, SQLite and
     SQL Server have name spaces of their own for them."""
-    taken = set(drafts.relations)
+    keyed = (name for name, draft in drafts.relations.items() if draft.primary_keys)
+    taken = {*drafts.relations, *(f"{name}_pkey" for name in keyed)}
     for position, index in enumerate(drafts.indexes):
         if index.name is not None and index.name.text in taken:
             drafts.indexes[position] = replace(index, name=None)

@@ -82,6 +82,40 @@ def test_objects_of_statements_without_work_exist(db):
             run(db, sql)
 
 
+def test_parts_of_objects_of_statements_without_work_exist(db):
+    run_all(
+        db,
+        "CREATE SCHEMA parts",
+        "CREATE DOMAIN parts.d AS INTEGER CONSTRAINT small CHECK (value < 9)",
+        "CREATE TYPE parts.e AS ENUM ('x')",
+        "CREATE TABLE parts.t (a INT CONSTRAINT pk PRIMARY KEY, b INT CONSTRAINT once UNIQUE)",
+        "CREATE TABLE parts.u (a INTEGER PRIMARY KEY, b INTEGER CONSTRAINT r REFERENCES parts.t)",
+        "SET search_path TO parts",
+    )
+    for sql in (
+        "COMMENT ON CONSTRAINT {} ON t IS 'x' | pk | once | t_pkey",
+        "COMMENT ON CONSTRAINT {} ON parts.u IS 'x' | r | u_pkey | pk",
+        "COMMENT ON CONSTRAINT {} ON DOMAIN d IS 'x' | small | large",
+        "COMMENT ON CONSTRAINT small ON {} IS 'x' | DOMAIN d | t",
+        "COMMENT ON COLUMN {} IS 'x' | t.a | parts.t.b | t.c",
+        "COMMENT ON INDEX {} IS 'x' | pk | parts.u_pkey | t_pkey",
+        "COMMENT ON TYPE {} IS 'x' | e | d | f",
+        "COMMENT ON DOMAIN {} IS 'x' | parts.d | e",
+        "COMMENT ON SCHEMA {} IS 'x' | parts | others",
+        "REINDEX {} | INDEX pk | TABLE t | SCHEMA parts | DATABASE kept | t | pk | INDEX t_pkey",
+        "REINDEX {} | INDEX once | SCHEMA others",
+        "REINDEX {} | SYSTEM x | nothing",
+        "ANALYZE {} | t (a, b) | t, u (b) | t (a, c)",
+        "VACUUM {} | (FULL, ANALYZE) t (a) | FULL t | t (c)",
+    ):
+        form, *known, unknown = sql.split(" | ")
+        for each in known:
+            assert run(db, form.format(each)).notice
+        with pytest.raises(hornbeam.ProgrammingError, match="is unknown"):
+            run(db, form.format(unknown))
+    run_all(db, "RESET search_path", "REINDEX")
+
+
 @pytest.mark.parametrize(
     "sql",
     [

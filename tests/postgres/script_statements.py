@@ -838,7 +838,7 @@ MERGE INTO t USING (VALUES (1, 77), (3, 88)) AS s (id, v) ON t.id = s.id WHEN MA
 """,
         "rows that writes return": """
 CREATE TABLE t (id INT PRIMARY KEY, a TEXT, k BOOLEAN)
-INSERT INTO t VALUES (1, 'x y', TRUE), (2, NULL, NULL) RETURNING t, ROW(a, k), t::TEXT
+INSERT INTO t VALUES (1, 'x y', TRUE), (2, NULL, NULL) RETURNING t, ROW(a, k)::TEXT, t::TEXT
 UPDATE t SET a = 'z' WHERE id = 2 RETURNING t, row_to_json(t), t IS NOT NULL
 DELETE FROM t WHERE id = 2 RETURNING to_jsonb(t), t
 INSERT INTO t VALUES (1, 'w', FALSE) ON CONFLICT (id) DO UPDATE SET a = excluded.a RETURNING t, id

@@ -12,7 +12,7 @@ from hornbeam_server.schema.diff import diff
 from hornbeam_server.schema.errors import SchemaError
 from hornbeam_server.schema.namespaces import key_name
 
-NAMED = Path(__file__).parent / "fixtures" / "catalog_18_key_names.json"
+NAMED = Path(__file__).parent / "fixtures" / "catalog_20_key_names.json"
 """A catalog with a primary key that has a name of its own."""
 
 
@@ -56,6 +56,27 @@ def test_a_name_that_something_else_has_is_refused(other: str) -> None:
     with pytest.raises(SchemaError, match="has the name pk"):
         load_ddl("CREATE TABLE t (a INT CONSTRAINT pk PRIMARY KEY);" + other)
     load_ddl("CREATE SCHEMA s; CREATE TABLE s.t (a INT CONSTRAINT pk PRIMARY KEY);" + other)
+
+
+@pytest.mark.parametrize(
+    ("before", "name"),
+    [
+        ("CREATE TABLE b (k INT CONSTRAINT a_pkey PRIMARY KEY);", "a_pkey1"),
+        ("CREATE TABLE a_pkey (k INT PRIMARY KEY);", "a_pkey1"),
+        (
+            "CREATE TABLE b (k INT CONSTRAINT a_pkey PRIMARY KEY);"
+            "CREATE TABLE c (k INT CONSTRAINT a_pkey1 PRIMARY KEY);",
+            "a_pkey2",
+        ),
+        ("CREATE SCHEMA s; CREATE TABLE s.b (k INT CONSTRAINT a_pkey PRIMARY KEY);", "a_pkey"),
+    ],
+)
+def test_a_key_without_a_name_gets_the_first_free_one(before: str, name: str) -> None:
+    schema = load_ddl(f"{before} CREATE TABLE a (k INT PRIMARY KEY);")
+    relation = schema.relation("a")
+    assert key_name(relation, schema.spaces) == name
+    assert relation.key_name == ("" if name == "a_pkey" else name)
+    assert load_ddl(render_ddl(schema)) == replace(schema, notes=())
 
 
 def test_names_of_sqlite_need_not_differ() -> None:
