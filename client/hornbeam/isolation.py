@@ -40,13 +40,14 @@ ENDING = frozenset({Action.COMMIT, Action.ROLLBACK, Action.ROLLBACK_TO})
 
 
 class Control(NamedTuple):
-    """A statement that controls transactions: `level` and `read_only` are None if it does not name
-    them. `name` is that of a savepoint."""
+    """A statement that controls transactions: `level`, `read_only` and `deferrable` are None if it
+    does not name them. `name` is that of a savepoint."""
 
     action: Action
     level: str | None = None
     read_only: bool | None = None
     name: str = ""
+    deferrable: bool | None = None
 
 
 class Modes:
@@ -61,6 +62,7 @@ class Modes:
         """Forget the modes that statements have set."""
         self.session_level = self._first_level
         self.session_read_only = False
+        self._session_deferrable = False
         self.end()
 
     def end(self) -> None:
@@ -69,6 +71,26 @@ class Modes:
         """Has BEGIN opened it on a connection in autocommit?"""
         self._level: str | None = None
         self._read_only: bool | None = None
+        self._deferrable: bool | None = None
+        self._before: dict[str, bool | None] = {}
+        """Whether the transaction might only read before each savepoint."""
+
+    def savepoint(self, name: str) -> None:
+        self._before.pop(name, None)
+        self._before[name] = self._read_only
+
+    def rollback_to(self, name: str) -> None:
+        """Take back what was set since a savepoint, which stays."""
+        self.release(name)
+        self.savepoint(name)
+
+    def release(self, name: str) -> None:
+        """Take back what was set since a savepoint, as PostgreSQL does, and forget it and the later
+        ones."""
+        names = list(self._before)
+        self._read_only = self._before[name]
+        for each in names[names.index(name) :]:
+            del self._before[each]
 
     @property
     def level(self) -> str:
@@ -79,6 +101,10 @@ class Modes:
     def read_only(self) -> bool:
         """May the open transaction only read?"""
         return self.session_read_only if self._read_only is None else self._read_only
+
+    @property
+    def _deferrable_now(self) -> bool:
+        return self._session_deferrable if self._deferrable is None else self._deferrable
 
     @property
     def serializable(self) -> bool:
@@ -92,6 +118,8 @@ class Modes:
             "default_transaction_isolation": self.session_level.lower(),
             "transaction_read_only": _ON[self.read_only],
             "default_transaction_read_only": _ON[self.session_read_only],
+            "transaction_deferrable": _ON[self._deferrable_now],
+            "default_transaction_deferrable": _ON[self._session_deferrable],
         }
 
     def controlled(self, name: str, value: str) -> Control | None:
@@ -102,11 +130,20 @@ class Modes:
         match name.removeprefix("default_"):
             case "transaction_isolation":
                 return Control(action, self._first_level if default else level_of(value))
-            case "transaction_read_only":
+            case "transaction_read_only" | "transaction_deferrable" as mode:
                 if not default and value.lower() not in _BOOLEANS:
                     raise InterfaceError(f"{name} is on or off, not {value!r}.")
-                return Control(action, read_only=_BOOLEANS.get(value.lower(), False))
+                set_ = _BOOLEANS.get(value.lower(), False)
+                if mode == "transaction_deferrable":
+                    return Control(action, deferrable=set_)
+                return Control(action, read_only=set_)
         return None
+
+    def sets_late(self, control: Control) -> bool:
+        """Does a statement name a mode that holds for all statements of the open transaction? As in
+        PostgreSQL, READ ONLY may come later."""
+        of_all = control.level is not None or control.deferrable is not None
+        return of_all or (control.read_only is False and self.read_only)
 
     def set(self, control: Control) -> None:
         """Take the modes that a statement names."""
@@ -114,10 +151,14 @@ class Modes:
             self.session_level = control.level or self.session_level
             if control.read_only is not None:
                 self.session_read_only = control.read_only
+            if control.deferrable is not None:
+                self._session_deferrable = control.deferrable
             return
         self._level = control.level or self._level
         if control.read_only is not None:
             self._read_only = control.read_only
+        if control.deferrable is not None:
+            self._deferrable = control.deferrable
 
 
 _ON = {True: "on", False: "off"}
@@ -175,6 +216,7 @@ def _modes(action: Action, words: Sequence[str], sql: str) -> Control:
     """The modes of BEGIN and SET TRANSACTION: later ones replace earlier ones."""
     level: str | None = None
     read_only: bool | None = None
+    deferrable: bool | None = None
     left = [word for word in words if word != ","]
     while left:
         if left[:2] == ["isolation", "level"]:
@@ -182,14 +224,14 @@ def _modes(action: Action, words: Sequence[str], sql: str) -> Control:
             level, left = level_of(" ".join(left[2:size])), left[size:]
         elif left[:2] in (["read", "only"], ["read", "write"]):
             read_only, left = left[1] == "only", left[2:]
-        elif left[0] == "deferrable":
-            left = left[1:]  # reads never wait for a safe snapshot
+        elif left[0] == "deferrable":  # reads never wait for a safe snapshot
+            deferrable, left = True, left[1:]
         elif left[:2] == ["not", "deferrable"]:
-            left = left[2:]
+            deferrable, left = False, left[2:]
         elif left[0] == "snapshot":
             raise NotSupportedError("SET TRANSACTION SNAPSHOT is not supported: pass a bookmark.")
         else:
             raise ProgrammingError(f"{sql.strip()!r}: {' '.join(left)} is not known.")
     if not words and action is not Action.BEGIN:
         raise ProgrammingError(f"{sql.strip()!r} names no mode, such as ISOLATION LEVEL.")
-    return Control(action, level, read_only)
+    return Control(action, level, read_only, deferrable=deferrable)

@@ -206,6 +206,7 @@ class Session:
             self._check_transactional()
             await self.settle()
             self._open.savepoint(name)
+            self._modes.savepoint(name)
 
     def rollback_to(self, name: str) -> None:
         """Discard the writes since a savepoint. The savepoint stays. The recorded reads also stay:
@@ -213,12 +214,14 @@ class Session:
         with self.statement(ignored=False):
             self._check_transactional()
             self._open.rollback_to(name)
+            self._modes.rollback_to(name)
 
     def release(self, name: str) -> None:
         """Remove a savepoint and the later ones. The writes stay."""
         with self.statement():
             self._check_transactional()
             self._open.release(name)
+            self._modes.release(name)
 
     async def schema_document(self) -> dict[str, Any]:
         """The schema in force: the document of /v1/schema."""
@@ -524,7 +527,7 @@ class Session:
         return not self._automatic and self._modes.level != "READ COMMITTED"
 
     def _set_modes(self, control: Control) -> None:
-        if self._open.has_begun and control[1:3] != (None, None):
+        if self._open.has_begun and self._modes.sets_late(control):
             raise InterfaceError(
                 "The modes of a transaction are set before its first statement.\n"
                 "  Commit or roll back before."

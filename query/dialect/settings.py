@@ -32,6 +32,7 @@ SETTINGS = {
 """Value and description of each setting, by its name as SHOW gives it."""
 _LEVEL = "repeatable read"
 OF_TRANSACTIONS = {
+    "default_transaction_deferrable": ("off", "Reads never wait for a safe snapshot."),
     "default_transaction_isolation": (_LEVEL, "The isolation level of new transactions."),
     "transaction_deferrable": ("off", "Reads never wait for a safe snapshot."),
     "transaction_isolation": (_LEVEL, "The isolation level of this transaction."),

@@ -171,6 +171,35 @@ def test_show_gives_the_modes_of_transactions(db):
     run_all(db, "SET default_transaction_read_only = off")
 
 
+def test_a_savepoint_keeps_whether_a_transaction_only_reads(db):
+    run_all(db, "BEGIN", "SAVEPOINT x", "SET TRANSACTION READ ONLY")
+    assert mode(db, "transaction_read_only") == "on"
+    run_all(db, "ROLLBACK TO x")
+    assert mode(db, "transaction_read_only") == "off"
+    run_all(db, "SAVEPOINT y", "SET TRANSACTION READ ONLY", "SAVEPOINT z", "RELEASE y")
+    assert mode(db, "transaction_read_only") == "off"
+    with pytest.raises(hornbeam.ProgrammingError, match="no savepoint y"):
+        run_all(db, "ROLLBACK TO y")
+    run_all(db, "ROLLBACK", "BEGIN", "SET TRANSACTION READ ONLY")
+    assert mode(db, "transaction_read_only") == "on"
+    with pytest.raises(hornbeam.InterfaceError, match="before its first statement"):
+        run_all(db, "SET TRANSACTION READ WRITE")
+    run_all(db, "ROLLBACK")
+
+
+def test_show_gives_deferrable_as_it_is_set(db):
+    run_all(db, "BEGIN ISOLATION LEVEL SERIALIZABLE, DEFERRABLE")
+    assert mode(db, "transaction_deferrable") == "on"
+    run_all(db, "COMMIT")
+    assert mode(db, "transaction_deferrable") == "off"
+    run_all(db, "SET default_transaction_deferrable = on", "BEGIN")
+    assert mode(db, "transaction_deferrable") == "on"
+    run_all(db, "ROLLBACK", "BEGIN", "SET transaction_deferrable = off")
+    assert mode(db, "transaction_deferrable") == "off"
+    run_all(db, "ROLLBACK", "RESET default_transaction_deferrable")
+    assert mode(db, "default_transaction_deferrable") == "off"
+
+
 def test_discard_all_returns_to_what_the_connection_was_opened_with(tmp_path):
     url = embedded(tmp_path)
     with hornbeam.connect(
