@@ -184,7 +184,7 @@ class _Work:
             "view": tuple(view.name for view in schema.views),
             "sequence": tuple(sequence.name for sequence in schema.sequences),
             "schema": (PUBLIC, *schema.spaces),
-            "type": tuple(enumeration.full for enumeration in schema.enumerations),
+            "type": (*(each.full for each in schema.enumerations), *domain_names(schema)),
             "domain": domain_names(schema),
         }[kind]
 
@@ -194,7 +194,7 @@ class _Work:
             raise self.error(f"The schema {PUBLIC} stays.", "Drop its tables instead.")
         inside = [
             (kind, name)
-            for kind in ("table", "view", "sequence", "type", "domain")
+            for kind in ("table", "view", "sequence", "type")
             for name in self._names(kind)
             if parted(name, names)[0] in names
         ]

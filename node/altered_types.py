@@ -23,7 +23,7 @@ from hornbeam_server.schema.ddl.alterations import (
     Text,
     Validate,
 )
-from hornbeam_server.schema.domains import with_domain_default, with_own_not_null
+from hornbeam_server.schema.domains import domain_names, with_domain_default, with_own_not_null
 from hornbeam_server.schema.enumerated import with_enumerations
 from hornbeam_server.schema.enumerations import Enumeration
 from hornbeam_server.schema.errors import SchemaError
@@ -55,8 +55,12 @@ class Work(Protocol):
 def alter_type(work: Work, asked: Alteration) -> None:
     """Carry ALTER TYPE out. Raises SchemaError."""
     known = {enumeration.full: enumeration for enumeration in work.schema.enumerations}
+    domains = domain_names(work.schema)
+    if asked.name in domains and all(isinstance(a, RenameTo | SetSchema) for a in asked.actions):
+        alter_domain(work, asked)
+        return
     if asked.name not in known:
-        raise work.error(f"The type {asked.name} does not exist.", listed(known))
+        raise work.error(f"The type {asked.name} does not exist.", listed([*known, *domains]))
     for action in asked.actions:
         match action:
             case AddLabel():

@@ -445,13 +445,20 @@ def _check_types(draft: ForeignKeyDraft, what: str, source: _Side, target: _Side
     places = {name.text: name.place for name in draft.columns}
     for name, key in zip(columns, referenced, strict=True):
         mine, theirs = child.column(name).type, parent.column(key).type
-        if (mine.kind, mine.precision, mine.scale) != (theirs.kind, theirs.precision, theirs.scale):
+        if _values_of(mine) != _values_of(theirs):
             raise places[name].error(
                 f"{what}: {child.name}.{name} is {mine.ddl()}, {parent.name}.{key} is "
                 f"{theirs.ddl()}.",
                 cure=f"Declare {child.name}.{name} as {theirs.ddl()}.",
                 name=name,
             )
+
+
+def _values_of(type_: ColumnType) -> tuple[object, ...]:
+    """What two types have in common if they have the same values and encoding. Enumerations with
+    the same labels are alike: a file of MySQL has one for each column."""
+    labels = None if type_.enumeration is None else type_.enumeration.labels
+    return type_.kind, type_.precision, type_.scale, labels
 
 
 def _check_actions(draft: ForeignKeyDraft, what: str, child: Relation) -> None:
