@@ -106,6 +106,7 @@ from hornbeam_server.query.dialect.common_decimals import (
     recursive_type,
     type_parameters,
 )
+from hornbeam_server.query.dialect.computed_places import mark_places
 from hornbeam_server.query.dialect.deviations import is_deviation
 from hornbeam_server.query.dialect.enumerations import ENUMERATION
 from hornbeam_server.query.dialect.functions import function_name
@@ -1988,6 +1989,7 @@ class _Binder:
                 mark_range(node, self._number_type)
         mark_values(node, self._number_type, self._argument)
         mark_series(node, self._number_type)
+        mark_places(node, self._number_type)
         if isinstance(node, MEETING):
             mark_operands_that_meet(node, self._number_type, self._argument)
         if isinstance(node, exp.Trim | exp.Upper | exp.Lower) and OVERLOAD not in node.meta:

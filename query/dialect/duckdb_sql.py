@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.dialect.arrays import ARRAY, SHOWN, write_array
 from hornbeam_server.query.dialect.common_decimals import MEETS, cast_decimals_that_meet
+from hornbeam_server.query.dialect.computed_places import PLACES, write_places
 from hornbeam_server.query.dialect.deviations import UNITS, write_deviation
 from hornbeam_server.query.dialect.enumerations import write_labels
 from hornbeam_server.query.dialect.expansion import bind_arguments, check_copies
@@ -188,6 +189,8 @@ def _write_marked(node: exp.Expr) -> bool:
         write_overload(node)
     elif SERIES in node.meta:
         write_series(node)
+    elif PLACES in node.meta:
+        write_places(node)
     else:
         return False
     return True
@@ -211,7 +214,7 @@ def _is_rewritten(item: exp.Expr) -> bool:
 
 _LEAST_INTEGER = exp.Literal.number(1 << 31)
 """The only number that is an INTEGER with a minus, and none without."""
-_MARKS = frozenset({ARRAY, SHOWN, AROUND, MEETS, RANGED, READ, SMALL})
+_MARKS = frozenset({ARRAY, PLACES, SHOWN, AROUND, MEETS, RANGED, READ, SMALL})
 _REWRITTEN = (
     exp.Cast, exp.Sum, exp.Avg, exp.Div, exp.Mul, exp.Like, exp.ILike, exp.Substring, exp.Round,
     exp.DPipe, exp.RegexpLike, exp.RegexpILike, exp.JSONExtract, exp.JSONExtractScalar,

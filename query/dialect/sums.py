@@ -370,11 +370,14 @@ def _of_rounded(
     node: exp.Expr, given: Sequence[exp.Expr | None], type_of: TypeOf
 ) -> ColumnType | None:
     """The type of ROUND and the like. An integer becomes a DOUBLE, and a NUMERIC if the number of
-    places is `given`."""
+    places is `given`. A NUMERIC may have one more digit if that number is computed."""
     assert given[0] is not None
     type_ = _never_real(number_type(given[0], type_of))
     if type_ is None or type_.kind not in _WHOLE_DIGITS or LEFT in node.meta:
-        return type_
+        computed = given[1] is not None and given[1].find(exp.Column, exp.Query) is not None
+        if type_ is None or type_.kind is not Kind.DECIMAL or is_unlimited(type_) or not computed:
+            return type_
+        return _decimal(_size(type_)[0] + 1, type_.scale or 0)
     return ColumnType(Kind.DOUBLE) if given[1] is None else _decimal(_size(type_)[0] + 1, 0)
 
 

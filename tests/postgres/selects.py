@@ -375,7 +375,22 @@ SELECT p_id FROM p JOIN (VALUES (1, 'a'), (2, 'b')) AS v (p_id, z) USING (p_id) 
 inner SELECT."""
 
 
+PLACES = """
+SELECT round(2.555, n), trunc(2.555, n) FROM (VALUES (1), (2), (-1), (7), (NULL)) AS v (n)
+SELECT round(1234.5678, n), trunc(1234.5678, n) FROM (VALUES (1), (2), (0), (-2), (-4), (-5)) AS v (n)
+SELECT round(m, n), trunc(m, n) FROM (VALUES (15, 1), (15, -1), (951, -2), (99, -2), (NULL, -3), (5, NULL), (-5, -1)) AS v (m, n)
+SELECT round(n, a), round(n * 2, a + 1), trunc(-n, s) FROM t ORDER BY id
+SELECT round(99.99, n) + 1 FROM (VALUES (1), (0), (-2)) AS v (n)
+SELECT sum(round(n, id - 1)), count(*) FILTER (WHERE round(n, id) > 1) FROM t
+SELECT round((-2.5 * 10 ^ i)::NUMERIC, -i), round((0.5 * 10 ^ i)::NUMERIC, -i) FROM generate_series(-5, 5) AS s (i)
+SELECT round(n, (SELECT max(p_id) FROM p)) FROM t ORDER BY id
+SELECT round(1.25, 2 - 1), trunc(1.29, 2 - 1)
+""".strip().splitlines()
+"""Numbers of places that are computed for each row."""
+
+
 def selects() -> Iterator[str]:
+    yield from PLACES
     yield from NAMES
     yield from ORDERS
     yield from RECURSIVE
