@@ -42,7 +42,7 @@ def db(url: str) -> Iterator[Connection]:
         ("START TRANSACTION READ ONLY", Control(Action.BEGIN, None, True)),
         (
             "START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE, NOT DEFERRABLE",
-            Control(Action.BEGIN, RR, False),
+            Control(Action.BEGIN, RR, False, deferrable=False),
         ),
         ("BEGIN ISOLATION LEVEL READ UNCOMMITTED", Control(Action.BEGIN, RC)),
         ("SET TRANSACTION ISOLATION LEVEL read committed READ ONLY", Control(Action.SET, RC, True)),
@@ -134,11 +134,14 @@ def test_the_level_of_a_transaction_ends_with_it(url: str, db: Connection) -> No
 def test_modes_are_set_before_the_first_statement(db: Connection) -> None:
     run(db, "BEGIN")
     rows(db)
-    for sql in ("SET TRANSACTION READ ONLY", "BEGIN ISOLATION LEVEL SERIALIZABLE"):
+    for sql in ("SET TRANSACTION DEFERRABLE", "BEGIN ISOLATION LEVEL SERIALIZABLE"):
         with pytest.raises(hornbeam.InterfaceError, match="before its first statement"):
             run(db, sql)
     with pytest.raises(hornbeam.InterfaceError, match="before its first statement"):
         db.isolation = "serializable"
+    run(db, "SET TRANSACTION READ ONLY")  # which may come later
+    with pytest.raises(hornbeam.InterfaceError, match="before its first statement"):
+        run(db, "SET TRANSACTION READ WRITE")
     run(db, "COMMIT")
     with pytest.raises(hornbeam.InterfaceError, match="BEGIN first"):
         run(db, "SET TRANSACTION READ ONLY")
