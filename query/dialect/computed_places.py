@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from hornbeam_server.query.dialect.results import READ
+from hornbeam_server.query.dialect.reals import READ
 from hornbeam_server.query.dialect.sums import (
     TypeOf,
     digits_before_point,
