@@ -104,7 +104,10 @@ class _Figure(msgspec.Struct):
 
     @property
     def time(self) -> float | None:
-        """The time of one, in a unit that is the same in every report; None for what is no time."""
+        """The time of one, in a unit that is the same in every report. None for other figures, and
+        for a step that took no time because it does not occur."""
+        if not self.value:
+            return None
         if self.unit in _TIMES:
             return self.value
         return 1 / self.value if self.unit in _RATES else None

@@ -129,6 +129,15 @@ def test_a_lower_rate_is_slower():
     assert [each.statement for each in found.slower(1.2)] == ["writes: 16 writers"]
 
 
+def test_a_step_that_does_not_occur_is_not_compared():
+    found = compare(read(micro(100, 2_000)), read(micro(0, 0)))
+    assert found.changes == ()
+    assert found.only_old == (
+        "Hornbeam short reads: point: REST server",
+        "Hornbeam writes: 16 writers",
+    )
+
+
 def test_figures_without_floors_cannot_be_compared():
     with pytest.raises(OtherFormat, match="sqlite3"):
         read(figures(("reads", "point", 1, "reads/s")))

@@ -184,7 +184,12 @@ async def test_regions_reopen_and_split_during_scans_and_puts(real_cluster):
         async def read(reverse):
             for _ in range(4):
                 cells = await collect(store.scan("t", b"", None, 1, reverse=reverse))
-                assert_rows(cells, rows, reverse=reverse)
+                try:
+                    assert_rows(cells, rows, reverse=reverse)
+                except AssertionError as error:
+                    starts = [region.regionInfo.startKey for region in await regions(store)]
+                    error.add_note(f"{reverse=}, regions begin at {starts}")
+                    raise
 
         async def flush():
             for _ in range(10):
@@ -229,14 +234,19 @@ async def reopen(store, region_bytes):
 async def until_split(store, regions):
     """HBase checks whether to split a region when it has flushed or compacted one. The puts, below
     all timestamps that are read, make it flush."""
-    name, rows = store._calls.full_name("t"), list(map(Put, map(k, range(6_000)), distinct(6_000)))
+    rows = list(map(Put, map(k, range(6_000)), distinct(6_000)))
     for _ in range(40):
-        found = await define(store, lambda client: client.getAllRegionLocations(name))
+        found = await regions(store)
         if len(found) >= regions:
             return
         await store.put({"t": rows}, 0)
         await asyncio.sleep(0.5)
     raise AssertionError(f"{len(found)} regions")
+
+
+async def regions(store):
+    name = store._calls.full_name("t")
+    return await define(store, lambda client: client.getAllRegionLocations(name))
 
 
 async def test_versions_outlive_flushes_and_purged_ones_stay_hidden(real_cluster):
