@@ -35,7 +35,7 @@ GROUP BY n_name;
 """
 COUNTS = {"nation": 25, "customer": 150_000, "orders": 1_500_000, "lineitem": 6_000_000}
 """The rows of scale factor 1, which make the partial aggregate worthwhile."""
-LOAD_ROWS = 20_000
+LOAD_ROWS = 5_000
 CHANGES = {
     "a nation gets another name": "UPDATE nation SET n_name = 'round {}' WHERE n_nationkey = 7",
     "a line changes": "UPDATE lineitem SET l_quantity = {}, l_discount = 0.0{}"

@@ -30,7 +30,9 @@ from hornbeam_server.schema.types import Kind
 from hornbeam_server.schema.views import PartialAggregate
 
 STATE_COST = 2.0
-"""The cost of a changed row of a state, which is read and written, in rows that are looked up."""
+"""The cost of a changed row of a state, which is read and written, in rows that are looked up. It
+is 8 rows in a batch of a single change, and about one in batches of 100 changes, which share the
+rows of the state (`bench/deltas.py`)."""
 DIMENSION_RATE = 0.001
 """Assumed changes of another item for each change of the facts. Changes are not counted by
 relation."""
@@ -47,7 +49,7 @@ def chosen(result: Map, catalog: Catalog) -> tuple[PartialAggregate, ...]:
     for node in walk(result):
         if isinstance(node, Aggregate):
             try:
-                graph = graph_of(node, shared.__contains__)
+                graph = graph_of(node, shared)
             except Unsupported:
                 continue
             estimates = Estimates.of(node, graph, catalog)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hornbeam_server.maintain.deltas.algebra import (
@@ -51,7 +51,7 @@ def with_partials(result: Map, partials: Sequence[PartialAggregate]) -> Map:
         if number is not None and chain:
             assert isinstance(node, Aggregate)
             assert isinstance(kept, Aggregate)
-            graph = graph_of(node, shared.__contains__)
+            graph = graph_of(node, shared)
             items = [replace(i, node=done[id(i.node)]) for i in graph.items]
             kept = Rewriting(kept, replace(graph, items=tuple(items)), number).result(chain)
         done[id(node)] = kept
@@ -67,20 +67,10 @@ def numbered(result: Node) -> dict[int, int]:
     return {id(node): number for number, node in enumerate(aggregates)}
 
 
-@dataclass(frozen=True)
-class _Ids:
-    """A set of operators by identity."""
-
-    ids: frozenset[int]
-
-    def __contains__(self, node: Node) -> bool:
-        return id(node) in self.ids
-
-
-def sharing(result: Node) -> _Ids:
-    """The operators that several others read."""
+def sharing(result: Node) -> Callable[[Node], bool]:
+    """Do several operators read an operator?"""
     readers = Counter(id(read) for node in walk(result) for read in node.inputs)
-    return _Ids(frozenset(id_ for id_, count in readers.items() if count > 1))
+    return lambda node: readers[id(node)] > 1
 
 
 def _over(node: Node, done: Mapping[int, Node]) -> Node:
@@ -145,7 +135,7 @@ class Rewriting:
         rows = _Rows(None, frozenset(), graph.groups, graph.arguments, {})
         for level, kept in enumerate(sorted(chain, key=lambda each: len(each.items))):
             if not rows.taken < frozenset(kept.items) < every:
-                raise Unsupported("These partial aggregates are not over some items of FROM each.")
+                raise Unsupported("A partial aggregate is over some items of FROM, not over all.")
             rows = self._partial(rows, kept, level)
         return self._final(rows, every)
 
@@ -165,8 +155,8 @@ class Rewriting:
         keys = self._keys(rows, node, items, prefix)
         groups = tuple(field for field, _ in keys)
         check_keys(groups, "GROUP BY")
-        if not groups or any(field.type.kind is Kind.DOUBLE for field in groups):
-            raise Unsupported("A partial aggregate is not grouped by nothing, or by a DOUBLE.")
+        if not groups or any(map(_is_double, groups)):  # 0.0 and -0.0 would be one value
+            raise Unsupported("A partial aggregate has a key, and no DOUBLE in it.")
         amounts = Amounts(f"{prefix}.argument")
         names: dict[Measure, str] = {}
         for measure in self._kept(rows, node):
@@ -187,12 +177,7 @@ class Rewriting:
     ) -> list[tuple[Field, str]]:
         """The columns by which rows of `items` are grouped: those that are read above, and the
         expressions of the groups."""
-        graph = self._graph
-        outside = (item for i, item in enumerate(graph.items) if i not in items)
-        read = set().union(*(item.needs for item in outside))
-        within = graph.names_of(items)
-        for condition in graph.conditions:
-            read |= frozenset() if condition.names <= within else condition.names
+        read = self._joined_by(items)
         types = zip(rows.groups, self._aggregate.groups, strict=True)
         texts = dict(types)
         texts |= {rows.arguments[name]: self._input(name) for name in self._distinct}
@@ -206,6 +191,28 @@ class Rewriting:
             read |= self._columns(rows.arguments[name], node)
         columns = [(field, quoted(field.name)) for field in node.fields if field.name in read]
         return [*columns, *((field, text) for text, field in computed.items())]
+
+    def _joined_by(self, items: frozenset[int]) -> set[str]:
+        """The columns that the joins above a partial aggregate over `items` read. Raises
+        Unsupported for a condition below it that may fail: it would meet rows that another join
+        drops before, as the view is written."""
+        read = set[str]()
+        within = self._graph.names_of(items)
+        for condition in self._graph.conditions:
+            if not condition.names <= within:
+                read |= condition.names
+            elif condition.pair is None:
+                self._require_never_fails(condition.text)
+        for i, item in enumerate(self._graph.items):
+            if i not in items:
+                read |= item.needs
+            elif item.join is not None and item.join.condition:
+                self._require_never_fails(item.join.condition)
+        return read
+
+    def _require_never_fails(self, text: str) -> None:
+        if not never_fails(text, self._numbers):
+            raise Unsupported(f"{text} may fail for rows that another join drops.")
 
     def _kept(self, rows: _Rows, node: Node) -> list[Measure]:
         """The measures of a partial aggregate over `node`."""
@@ -312,3 +319,7 @@ class Rewriting:
             type_ = self._sums[argument].type
             return Field(name, duck_type(type_), type_)
         return named(self._input(argument), name, nullable=True)
+
+
+def _is_double(field: Field) -> bool:
+    return Kind.DOUBLE in (field.type.kind, field.type.element and field.type.element.kind)
