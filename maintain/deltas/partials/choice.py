@@ -148,14 +148,17 @@ class Estimates:
         numbers of groups."""
         total, rows, taken = 0.0, self.rows[self.fact], frozenset[int]()
         every = frozenset(range(len(self.rows)))
-        levels = [*chain, (every, 0)]
-        for level, (items, groups) in enumerate(levels):
-            states = STATE_COST * (len(chain) - level)
-            for item in items - taken:
+        for level, items in enumerate([*(items for items, _ in chain), every]):
+            for item in sorted(items - taken):
                 is_fact = item == self.fact
-                touched = 1.0 if is_fact else DIMENSION_RATE * rows / self.rows[item]
-                total += touched * (1 + states)
-            rows, taken = groups, items
+                touched = 1.0 if is_fact else rows / self.rows[item]
+                cost = touched
+                for _, groups in chain[level:]:
+                    touched = min(touched, groups)
+                    cost += STATE_COST * touched
+                total += cost if is_fact else DIMENSION_RATE * cost
+            if level < len(chain):
+                taken, rows = chain[level]
         return total
 
     def groups(self, keys: Sequence[tuple[Field, str]]) -> int:

@@ -272,6 +272,20 @@ def test_six_of_tpchs_queries_keep_partial_aggregates_at_scale_factor_1():
     assert kept["q21"] == SCALE_1["supplier"]
 
 
+def test_a_star_gets_a_partial_aggregate_for_each_dimension_below_each_other():
+    names = ("a", "b", "c")
+    tables = (f"CREATE TABLE {n} (id INTEGER PRIMARY KEY, name TEXT);" for n in names)
+    columns = ", ".join(f"{n} INTEGER REFERENCES {n} (id)" for n in names)
+    facts = f"CREATE TABLE f (id INTEGER PRIMARY KEY, x INTEGER, {columns});"
+    indexes = (f"CREATE INDEX ON f ({n});" for n in names)
+    counts = (("f", 10_000_000), ("a", 10), ("b", 20), ("c", 5_000_000))
+    star = replace(catalog_of("".join([*tables, facts, *indexes])), row_counts=counts)
+    joins = " ".join(f"JOIN {n} ON f.{n} = {n}.id" for n in names)
+    sql = f"SELECT a.name, sum(x) AS s FROM f {joins} GROUP BY a.name"
+    # of f and c by a and b, and above it of f, c and b by a; a row of c has two facts only
+    assert chosen(sql, star) == [((0, 3), 10 * 20), ((0, 2, 3), 10)]
+
+
 def test_no_state_with_as_many_groups_as_facts_is_chosen():
     """A column of a key, or one that leads an index, may have a value for each row."""
     by_part = BY_NATION.replace("n_name", "n_name, l_partkey")
