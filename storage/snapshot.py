@@ -155,7 +155,7 @@ class Snapshot(RowReader):
         keep all rows."""
         self.catalog = codecs.catalog
         self.at = at
-        self._views = self.catalog.transactional_view
+        self._views = self.catalog.declared_view
         self._store = store
         self._codecs = codecs
         self._overlay = mutations
@@ -164,7 +164,7 @@ class Snapshot(RowReader):
         self._budget = budget
 
     def _trace_of(self, layout: str) -> list[ReadItem] | None:
-        """The trace; None for immediate views, whose reads are not validated."""
+        """The trace; None for declared views, whose reads are not validated."""
         if self._trace is None or self.catalog.layout(layout).source in self._views:
             return None
         return self._trace

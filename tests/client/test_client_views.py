@@ -192,6 +192,20 @@ def test_a_session_sees_its_own_writes_in_live_views_if_it_asks_for_them(tmp_pat
             run(db, "SET hornbeam.views_show_own_writes = maybe")
 
 
+def test_a_transaction_that_has_read_a_live_view_writes(tmp_path, monkeypatch):
+    monkeypatch.setenv("HORNBEAM_RESIDENT_REFRESH", "true")
+    with hornbeam.connect(f"hornbeam:///{tmp_path / 'db'}") as db:
+        run(db, "CREATE TABLE t (id INT PRIMARY KEY, n INT)")
+        run(db, LIVE)
+        run(db, "INSERT INTO t VALUES (1, 1)")
+        db.commit()
+        run(db, "REFRESH MATERIALIZED VIEW sums")
+        assert rows(db, "SELECT c FROM sums, t") == [(1,)]
+        run(db, "INSERT INTO t VALUES (2, 1)")
+        db.commit()
+        assert rows(db, "SELECT count(*) FROM t") == [(2,)]
+
+
 def test_the_age_of_views_is_bounded_by_a_setting(db):
     assert rows(db, "SHOW hornbeam.max_staleness") == [("0",)]
     run(db, "SET hornbeam.max_staleness = '90 s'")
