@@ -22,6 +22,7 @@ from hornbeam_server.node.deferred_views import DeferredViews
 from hornbeam_server.node.exports import Exports
 from hornbeam_server.node.housekeeping import Housekeeping
 from hornbeam_server.node.live.batches import Batches
+from hornbeam_server.node.live.computation import Computation
 from hornbeam_server.node.live.maintainer import Maintainer
 from hornbeam_server.node.ownership import Ownership
 from hornbeam_server.node.reads import Reads
@@ -103,7 +104,8 @@ class Database:
         parts, deferred, member = self._parts, self.deferred, self.member
         name = parts.settings.slave if member is None else member.address
         alone = member is None
-        batches = Batches(parts, deferred, self.bulk, self.reads, name, alone=alone)
+        computation = Computation(parts, self.bulk)
+        batches = Batches(parts, deferred, self.bulk, self.reads, computation, name, alone=alone)
         maintainer = Maintainer(parts, batches, deferred, self.ownership, member)
         deferred.is_current = maintainer.is_current
         parts.manager.on_catalog = maintainer.look

@@ -25,6 +25,7 @@ from hornbeam_server.maintain.deltas.relations import stored_fields
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded, SqlError
+from hornbeam_server.schema.sizes import Budget
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import Codecs
@@ -89,20 +90,19 @@ class SmallBatch:
         return {n: ZSet.of_changes(layout(n).columns, every) for n, every in found.items()}, count
 
     async def writes(
-        self, changes: Mapping[str, ZSet], store: TableStore
+        self, changes: Mapping[str, ZSet], store: TableStore, budget: Budget | None = None
     ) -> AsyncGenerator[tuple[str, Writes], None]:
         """The puts of each view, by physical table, after all reads for the view. A view without
         puts is yielded, too, so that the caller can check that the rows that were read are still
-        kept. Without changes only `built` views are yielded.
+        kept. Without changes only `built` views are yielded. Look-ups of `refreshed` views take the
+        bytes that they read from `budget`.
 
         Raises Unavailable, Corruption, and SqlError or LimitExceeded with the view's name.
         """
         codecs = Codecs(self.programs.catalog)
         for program in self._maintained(self.refreshed) if changes else ():
-            yield (
-                program.name,
-                await self._written(program, changes, Snapshot(store, codecs, self.as_of), codecs),
-            )
+            old = Snapshot(store, codecs, self.as_of, budget=budget)
+            yield program.name, await self._written(program, changes, old, codecs)
         for program in self._maintained(self.built):
             rows = {name: await self._rows(name, store, codecs) for name in program.relations}
             nothing = Nothing(codecs.catalog)

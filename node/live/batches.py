@@ -15,16 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hornbeam_server.maintain.deltas.batches import SmallBatch, Writes
-from hornbeam_server.maintain.deltas.catalog_programs import Programs, usable_only
+from hornbeam_server.maintain.deltas.batches import Writes
 from hornbeam_server.maintain.deltas.executors import FEW
 from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.bulk_access import BulkAccess
 from hornbeam_server.node.deferred_views import BatchWork, DeferredViews
-from hornbeam_server.node.live.feed import Changes, Decoded, Feed
+from hornbeam_server.node.live.computation import Computation
 from hornbeam_server.node.live.lags import Lags
 from hornbeam_server.node.live.outcomes import Left, Superseded
-from hornbeam_server.node.live.side_loop import in_side_loop
 from hornbeam_server.node.reads import Reads
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SnapshotTooOld
@@ -47,6 +45,7 @@ class Batches:
         deferred: DeferredViews,
         bulk: BulkAccess,
         reads: Reads,
+        computation: Computation,
         name: str,
         *,
         alone: bool,
@@ -56,9 +55,8 @@ class Batches:
         self._clock = ports.clock
         self._store = ports.store
         self._keeper = parts.keeper
-        self._commits = parts.commits
-        self._log_reader = ports.log_reader
         self._deferred = deferred
+        self._computation = computation
         self._bulk = bulk
         self.reads = reads
         self._name = name
@@ -70,8 +68,6 @@ class Batches:
         """By group, since the node was started."""
         self.read_logs: dict[str, bool] = {}
         """By group: did the last batch have to read logs?"""
-        self._programs: dict[str, tuple[object, Programs]] = {}
-        """By group, the compiled programs of the last batch with what they were compiled from."""
 
     async def run(self, group: str) -> GroupState:
         """Do the batch under way, or the next one. Returns the group's new state. Raises Left,
@@ -81,16 +77,15 @@ class Batches:
         await self.require_small(group)
         work = await self._deferred.begin(group, self.reads.snapshot_after)
         until_ms = self._clock.wall_ms() + self._deferred.use_ms(work.upto) - MARGIN_MS
-        feed = Feed(self._bulk, self._log_reader, self._commits)
-        changes, self.read_logs[group] = await feed.changes(work)
-        (_, count, oldest), computed = await self._computed(work, changes)
+        computed = await self._computation.of(work, self._most_rows)
+        (_, count, oldest), self.read_logs[group] = computed.changes, computed.read_logs
         rows = 0
-        for writes in computed:
+        for writes in computed.writes:
             for part in _parts(writes):
                 await self._put(part, work, until_ms)
             rows += sum(map(len, writes.values()))
         if work.refreshed:
-            keys = _keys(work.catalog, work.refreshed, computed)
+            keys = _keys(work.catalog, work.refreshed, computed.writes)
             self._deferred.recent(group).add(work.as_of, work.upto, keys)
         seconds = self._clock.monotonic() - began
         done = Finished(count, rows, seconds, self._name)
@@ -116,30 +111,6 @@ class Batches:
             rows = sum(counts.get(relation, 0) for relation in view.relations)
             if rows > self._most_rows and not state.holds(catalog, view.name):
                 raise Left(f"{view.name} is to be built from about {rows} rows")
-
-    async def _computed(self, work: BatchWork, changes: Changes) -> tuple[Decoded, list[Writes]]:
-        """The changes, and the puts of each view."""
-        programs = self._programs_of(work)
-        batch = SmallBatch(programs, work.as_of, work.upto, work.refreshed, work.built)
-
-        async def compute() -> tuple[Decoded, list[Writes]]:
-            found = changes(batch)
-            if found.changed > self._most_rows:
-                raise Left(f"{found.changed} changes are to be applied")
-            return found, [writes async for _, writes in batch.writes(found.rows, self._store)]
-
-        if self._store.remote:  # its connections belong to this loop
-            return await compute()
-        return await in_side_loop(compute)
-
-    def _programs_of(self, work: BatchWork) -> Programs:
-        source = (work.catalog, work.usable, work.built)
-        known = self._programs.get(work.group)
-        if known is None or known[0] != source:
-            catalog = usable_only(work.catalog, work.usable)
-            known = source, Programs(catalog, frozenset(work.built))
-            self._programs[work.group] = known
-        return known[1]
 
     async def _put(self, writes: Writes, work: BatchWork, until: int) -> None:
         """Put rows of a batch, until wall time `until`. Raises Superseded, SnapshotTooOld and the

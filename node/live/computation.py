@@ -1,0 +1,67 @@
+"""The rows of a batch of live or deferred views, as a node computes them: for a batch that it does,
+or for tentative reads. Nothing is written."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hornbeam_server.maintain.deltas.batches import SmallBatch, Writes
+from hornbeam_server.maintain.deltas.catalog_programs import Programs, usable_only
+from hornbeam_server.node.assembly import Parts
+from hornbeam_server.node.bulk_access import BulkAccess
+from hornbeam_server.node.deferred_views import BatchWork
+from hornbeam_server.node.live.feed import Decoded, Feed
+from hornbeam_server.node.live.outcomes import Left
+from hornbeam_server.node.live.side_loop import in_side_loop
+from hornbeam_server.schema.sizes import Budget
+
+
+class Computed(NamedTuple):
+    """The changes of a batch, the puts of each view, and whether logs had to be read."""
+
+    changes: Decoded
+    writes: list[Writes]
+    read_logs: bool
+
+
+class Computation:
+    """Computes batches of one node, any number at the same time."""
+
+    def __init__(self, parts: Parts, bulk: BulkAccess) -> None:
+        self._store = parts.ports.store
+        self._feed = Feed(bulk, parts.ports.log_reader, parts.commits)
+        self._programs: dict[str, tuple[object, Programs]] = {}
+        """By group, the compiled programs of the last batch with what they were compiled from."""
+
+    async def of(
+        self, work: BatchWork, most_rows: int, budget: Budget | None = None
+    ) -> Computed:
+        """Compute a batch. The look-ups of the views that follow changes take the bytes that they
+        read from `budget`.
+
+        Raises Left for more than `most_rows` changes, and the errors of `Feed.changes` and of
+        `SmallBatch.writes`.
+        """
+        changes, read_logs = await self._feed.changes(work)
+        programs = self._programs_of(work)
+        batch = SmallBatch(programs, work.as_of, work.upto, work.refreshed, work.built)
+
+        async def compute() -> Computed:
+            found = changes(batch)
+            if found.changed > most_rows:
+                raise Left(f"{found.changed} changes are to be applied")
+            written = batch.writes(found.rows, self._store, budget)
+            return Computed(found, [writes async for _, writes in written], read_logs)
+
+        if self._store.remote:  # its connections belong to this loop
+            return await compute()
+        return await in_side_loop(compute)
+
+    def _programs_of(self, work: BatchWork) -> Programs:
+        source = (work.catalog, work.usable, work.built)
+        known = self._programs.get(work.group)
+        if known is None or known[0] != source:
+            catalog = usable_only(work.catalog, work.usable)
+            known = source, Programs(catalog, frozenset(work.built))
+            self._programs[work.group] = known
+        return known[1]
