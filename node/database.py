@@ -24,6 +24,7 @@ from hornbeam_server.node.housekeeping import Housekeeping
 from hornbeam_server.node.live.batches import Batches
 from hornbeam_server.node.live.computation import Computation
 from hornbeam_server.node.live.maintainer import Maintainer
+from hornbeam_server.node.live.tentative import TentativeViews
 from hornbeam_server.node.ownership import Ownership
 from hornbeam_server.node.reads import Reads
 from hornbeam_server.node.schema_changes import MadePlan, SchemaChange
@@ -106,6 +107,9 @@ class Database:
         alone = member is None
         computation = Computation(parts, self.bulk)
         batches = Batches(parts, deferred, self.bulk, self.reads, computation, name, alone=alone)
+        self.reads.tentative = TentativeViews(
+            parts, deferred, self.bulk, computation, self.ownership, alone=alone
+        )
         maintainer = Maintainer(parts, batches, deferred, self.ownership, member)
         deferred.is_current = maintainer.is_current
         parts.manager.on_catalog = maintainer.look

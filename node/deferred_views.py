@@ -135,6 +135,26 @@ class DeferredViews:
         SnapshotTooOld; Unavailable when a view is not built, or the snapshot is not `fresh` enough.
         """
         catalog, names = query.catalog, query.deferred
+        group, state = await self.shown(catalog, names)
+        at = state.as_of if asked is None else asked
+        if not state.was_as_of(at):
+            raise Unsupported(
+                f"{', '.join(names)} cannot be read as of snapshot {at}: that of the group is"
+                f" {state.as_of}.",
+                cure="Read them in autocommit, or first of all in their transaction.",
+            )
+        self.require_held(group, at)
+        if len(query.served_by) > len(names) and at < catalog.since:
+            raise SnapshotTooOld(
+                f"{', '.join(names)} show a snapshot before the last schema change.",
+                cure="Read them alone until they are refreshed.",
+            )
+        self.require_fresh(names, at, fresh)
+        return at
+
+    async def shown(self, catalog: Catalog, names: Sequence[str]) -> tuple[str, GroupState]:
+        """The group of views, and its state. Raises Unsupported for several groups, Unavailable
+        when a view is not built."""
         groups = {catalog.deferred_view[name].declared.group for name in names}
         if len(groups) > 1:
             raise Unsupported(
@@ -147,26 +167,26 @@ class DeferredViews:
             raise Unavailable(
                 f"{', '.join(names)} are not built, or are being rebuilt.", cure="Ask again."
             )
-        at = state.as_of if asked is None else asked
-        if not state.was_as_of(at):
-            raise Unsupported(
-                f"{', '.join(names)} cannot be read as of snapshot {at}: that of the group is"
-                f" {state.as_of}.",
-                cure="Read them in autocommit, or first of all in their transaction.",
-            )
-        self._require_held(group, at)
-        if len(query.served_by) > len(names) and at < catalog.since:
+        return group, state
+
+    def require_held(self, group: str, as_of: int) -> None:
+        """Raises SnapshotTooOld if what the views of a group need as of `as_of` may be gone."""
+        if not self._is_held(as_of):
+            lag_s = self._lag_s(as_of)
             raise SnapshotTooOld(
-                f"{', '.join(names)} show a snapshot before the last schema change.",
-                cure="Read them alone until they are refreshed.",
+                f"Group {group} was not refreshed for {lag_s:.0f} s: what its views need is not"
+                " kept any more.",
+                cure="Rebuild its views: hornbeam refresh --rebuild.",
             )
+
+    def require_fresh(self, names: Sequence[str], at: int, fresh: Freshness) -> None:
+        """Raises Unavailable if snapshot `at` of views is not `fresh` enough."""
         if reason := self._staleness(at, fresh):
             raise Unavailable(
                 f"{', '.join(names)} {reason}.",
                 cure="Repeat it after the next batch, wait for that, or allow for more.",
                 as_of=at,
             )
-        return at
 
     def _staleness(self, at: int, fresh: Freshness) -> str:
         """Why snapshot `at` is not fresh enough; "": it is."""
@@ -243,7 +263,7 @@ class DeferredViews:
                 name for name in _readable(catalog, group, state) if names is None or name in names
             ]
             if views and names is not None:
-                self._require_held(group, state.as_of)
+                self.require_held(group, state.as_of)
             if views and self._is_held(state.as_of):
                 found.setdefault(state.as_of, []).extend(views)
         lost = [name for name in names or () if not any(name in one for one in found.values())]
@@ -273,7 +293,7 @@ class DeferredViews:
         wanted = list(named(catalog, current))
         refreshed = self._require_beginning(group, state, wanted)
         if wanted:
-            self._require_held(group, batch.upto)
+            self.require_held(group, batch.upto)
         versions = {batch.catalog_version, *([state.catalog_version] if refreshed else [])}
         before = [await load_catalog(self._store, v) for v in versions - {catalog.version}]
         return BatchWork(
@@ -294,7 +314,7 @@ class DeferredViews:
         catalog = self._keeper.state.catalog
         follow = tuple(name for name in names if state.holds(catalog, name))
         if follow:
-            self._require_held(group, state.as_of)
+            self.require_held(group, state.as_of)
         return follow
 
     def require_logged(self, work: BatchWork, loaded: Mapping[str, int]) -> None:
@@ -408,15 +428,6 @@ class DeferredViews:
 
     def _is_held(self, as_of: int) -> bool:
         return self._clock.wall_ms() - as_of <= self._hold_ms
-
-    def _require_held(self, group: str, as_of: int) -> None:
-        if not self._is_held(as_of):
-            lag_s = self._lag_s(as_of)
-            raise SnapshotTooOld(
-                f"Group {group} was not refreshed for {lag_s:.0f} s: what its views need is not"
-                " kept any more.",
-                cure="Rebuild its views: hornbeam refresh --rebuild.",
-            )
 
     def _require_known(self, group: str) -> None:
         known = groups_of(self._keeper.state.catalog)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,12 +12,15 @@ from typing import Any
 
 from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.deferred_views import DeferredViews, Freshness, StaleAnswers
+from hornbeam_server.node.live.ahead import Ahead, ReadsAhead, Tentative
+from hornbeam_server.node.live.outcomes import Left
 from hornbeam_server.node.ownership import Ownership
 from hornbeam_server.query.binding.binder import OutputColumn
 from hornbeam_server.query.engine import PreparedQuery, QueryStream
 from hornbeam_server.query.execution.measures import Measures, Measuring
 from hornbeam_server.query.explain import Explanation
 from hornbeam_server.query.parsing.sequence_calls import names_sequences
+from hornbeam_server.query.workers.processes import timed_out
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import (
     Corruption,
@@ -29,7 +33,7 @@ from hornbeam_server.schema.errors import (
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.direct import DirectSnapshot
-from hornbeam_server.storage.ports import DirectReader
+from hornbeam_server.storage.ports import DirectReader, TableReader
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import CATALOG, Overlay, ReadItem, RowReader, Snapshot
 from hornbeam_server.txlayer.locking.read_checks import noting_store
@@ -60,6 +64,8 @@ class Answered:
     ranges: list[ReadRange] | None = None
     drawn: Mapping[str, int] = field(default_factory=dict)
     """The last numbers of sequences that the query has taken so far, by name."""
+    tentative: Tentative | None = None
+    """What a tentative answer says about its snapshot; None: the answer is not tentative."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +91,7 @@ class _Wanted:
     bookmark: int
     snapshot: int | None
     strong: bool
+    tentative: bool
     pending: bool
     trace: bool
     use_views: bool
@@ -96,8 +103,31 @@ class _Wanted:
     @property
     def may_be_stale(self) -> bool:
         """May deferred views answer although the query does not name them?"""
-        now = self.strong or self.pending or self.trace or self.snapshot is not None
+        now = self.strong or self.tentative or self.pending or self.trace
+        now = now or self.snapshot is not None
         return self.fresh.max_staleness_s is not None and self.use_views and not now
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A plan with its parameters, and the snapshot at which it reads. `ahead`: the rows there of
+    the live and deferred views that it names; None: they are stored."""
+
+    query: PreparedQuery | NumberedQuery
+    parameters: Parameters
+    at: int
+    ahead: Ahead | None = None
+    reason: str = ""
+    """Why a tentative query reads the views as they are stored."""
+
+    @property
+    def as_of(self) -> int:
+        """The snapshot at which the views are stored that the query names."""
+        return self.at if self.ahead is None else self.ahead.as_of
+
+    def over(self, store: TableReader) -> TableReader:
+        """`store`, with the rows of the views at `at`."""
+        return store if self.ahead is None else self.ahead.over(store)
 
 
 class Reads:
@@ -115,6 +145,8 @@ class Reads:
         self._holds = parts.keeper.readers
         self._deferred = deferred
         self._ownership = ownership
+        self.tentative: ReadsAhead | None = None
+        """Computes live and deferred views for tentative queries."""
 
     @property
     def _catalog(self) -> Catalog:
@@ -182,6 +214,7 @@ class Reads:
         bookmark: int = 0,
         snapshot: int | None = None,
         strong: bool = False,
+        tentative: bool = False,
         pending: Sequence[SqlWork] = (),
         replay: Replay | None = None,
         trace: bool = False,
@@ -209,7 +242,9 @@ class Reads:
         up to `view_bookmark` and is not older than `max_staleness_s`, and fails then. Deferred
         views that are not older may also answer the aggregates of a query that does not name them,
         unless it is traced, strong, or has a `snapshot`, pending writes, or a later `bookmark`.
-        Then the whole query reads at their snapshot. `session` has the last numbers of sequences
+        Then the whole query reads at their snapshot. A `tentative` query reads deferred views that
+        it names at the newest snapshot, or at `snapshot`, as far as the node computes their rows
+        there (`node/live/tentative.py`). `session` has the last numbers of sequences
         that the client has taken, by name; `measures` collects what the plan reads.
         `admitted_under` is as in a `TransactionRequest`. Raises HornbeamError, OtherCatalog.
         """
@@ -218,29 +253,33 @@ class Reads:
         fresh = Freshness(max_staleness_s, view_bookmark, min(view_wait_s, limit_s))
         traced = (trace and not locking_only) or serializable
         wanted = _Wanted(
-            sql, bookmark, snapshot, strong, bool(pending), traced, use_views, columnar,
+            sql, bookmark, snapshot, strong, tentative, bool(pending), traced, use_views, columnar,
             fresh, deadline, self._manager.numbers(session),
         )  # fmt: skip
         await self._until_fresh(wanted)
         async with self.at(snapshot, bookmark, strong=strong, logged=True) as (state, newest):
             require_admitted(admitted_under, state.catalog.version)
-            prepared, given, at = await self._planned(wanted, parameters, state.catalog, newest)
+            planned = await self._planned(wanted, parameters, state.catalog, newest)
+            prepared, at = planned.query, planned.at
             trace = trace and not serializable and (prepared.locking or not locking_only)
             reads = [ReadItem(CATALOG, b"", state.meaning)] if trace else None
             ranges: list[ReadRange] | None = [] if serializable else None
             overlay = await self._overlay(pending, state, at, replay, deadline, ranges)
             if reads is not None and overlay is not None:
                 reads += await self._started_from(prepared.served_by, overlay, state.codecs, at)
-            reader = self._rows(state, at, overlay, reads, ranges)
+            reader = self._rows(state, planned, overlay, reads, ranges)
             if measures is not None:
                 reader = Measuring(reader, measures)
-            stream = await prepared.run(reader, given, deadline=deadline, max_rows=max_rows)
-            self.queries += 1
-            with self._holds.holding(at):
+            with self._holds.holding(planned.as_of):
+                stream = await prepared.run(
+                    reader, planned.parameters, deadline=deadline, max_rows=max_rows
+                )
+                self.queries += 1
                 try:
                     yield QueryResult(
                         stream=stream, snapshot=at, served_by=prepared.served_by, reads=reads,
                         ranges=ranges, drawn=wanted.numbers.drawn,
+                        tentative=Tentative(planned.as_of, planned.reason) if tentative else None,
                     )  # fmt: skip
                 finally:
                     await stream.close()
@@ -264,7 +303,7 @@ class Reads:
         """Wait for the views that a query names, before it holds a catalog: changes of the schema
         do not wait for it."""
         catalog = self._catalog
-        if not (wanted.fresh.wait_s and catalog.deferred):
+        if not (wanted.fresh.wait_s and catalog.deferred) or wanted.tentative:
             return
         names = (await self._prepared(wanted, catalog)).deferred
         if names:
@@ -272,28 +311,56 @@ class Reads:
 
     async def _planned(
         self, wanted: _Wanted, parameters: Parameters, catalog: Catalog, newest: int
-    ) -> tuple[PreparedQuery | NumberedQuery, Parameters, int]:
-        """The plan of a query, its parameters, and the snapshot that it reads: `newest`, or that of
-        deferred views."""
+    ) -> _Planned:
+        """The plan of a query that reads at `newest`, or at a snapshot of deferred views."""
         shared = None if parameters or wanted.pending else self._shared(wanted, catalog)
         if shared is not None:
-            return *shared, newest
+            return _Planned(*shared, newest)
         prepared = await self._prepared(wanted, catalog)
         if prepared.deferred:
-            if wanted.strong or wanted.pending:
-                raise Unsupported(
-                    f"{', '.join(prepared.deferred)} lag behind, so they do not show"
-                    + (" what this transaction writes." if wanted.pending else " what is strong."),
-                    cure="Ask for a snapshot read, before the first write.",
-                )
-            at = await self._deferred.read_at(prepared, asked=wanted.snapshot, fresh=wanted.fresh)
-            return prepared, parameters, at
+            return await self._over_views(wanted, prepared, parameters)
         if wanted.may_be_stale and catalog.deferred:
             for found in await self._answering(wanted, catalog):
                 stale = await self._prepared(wanted, catalog, found.views)
                 if stale.deferred:
-                    return stale, parameters, found.as_of
-        return prepared, parameters, newest
+                    return _Planned(stale, parameters, found.as_of)
+        return _Planned(prepared, parameters, newest)
+
+    async def _over_views(
+        self, wanted: _Wanted, prepared: PreparedQuery | NumberedQuery, parameters: Parameters
+    ) -> _Planned:
+        """The plan of a query that names deferred views."""
+        if wanted.strong or wanted.pending:
+            raise Unsupported(
+                f"{', '.join(prepared.deferred)} lag behind, so they do not show"
+                + (" what this transaction writes." if wanted.pending else " what is strong."),
+                cure="Ask for a snapshot read, before the first write.",
+            )
+        reason = ""
+        if wanted.tentative:
+            try:
+                ahead = await self._ahead(wanted, prepared)
+            except Left as left:
+                reason = left.reason
+            else:
+                self._deferred.require_fresh(prepared.deferred, ahead.at, wanted.fresh)
+                return _Planned(prepared, parameters, ahead.at, ahead)
+        at = await self._deferred.read_at(prepared, asked=wanted.snapshot, fresh=wanted.fresh)
+        return _Planned(prepared, parameters, at, reason=reason)
+
+    async def _ahead(self, wanted: _Wanted, prepared: PreparedQuery | NumberedQuery) -> Ahead:
+        """The deferred views that a tentative query names, at its snapshot. Raises Left,
+        StatementTimeout, and the errors of `ReadsAhead.ahead`."""
+        assert self.tentative is not None
+        catalog, names = prepared.catalog, tuple(sorted(prepared.deferred))
+        least = max(wanted.bookmark, wanted.fresh.bookmark, catalog.since)
+        try:
+            async with asyncio.timeout_at(wanted.deadline):
+                return await self.tentative.ahead(
+                    catalog, names, least=least, asked=wanted.snapshot
+                )
+        except TimeoutError:
+            raise timed_out() from None
 
     def _shared(
         self, wanted: _Wanted, catalog: Catalog
@@ -378,20 +445,21 @@ class Reads:
     def _rows(
         self,
         state: CatalogState,
-        at: int,
+        planned: _Planned,
         overlay: Overlay | None,
         reads: list[ReadItem] | None,
         ranges: list[ReadRange] | None,
     ) -> RowReader:
-        """The rows at a snapshot, with pending changes over them; `reads` or `ranges` collects what
-        is read."""
+        """The rows at a query's snapshot, with pending changes over them; `reads` or `ranges`
+        collects what is read."""
+        at = planned.at
         return Snapshot(
-            noting_store(self._reader, state.catalog, ranges),
+            noting_store(planned.over(self._reader), state.catalog, ranges),
             state.codecs,
             at,
             mutations=overlay,
             trace=reads,
-            require_valid=partial(self._ownership.require_kept, at),
+            require_valid=partial(self._ownership.require_kept, planned.as_of),
         )
 
     async def _started_from(
@@ -480,7 +548,7 @@ class Reads:
         plan of a statement that writes. Raises HornbeamError."""
         deadline = self._clock.monotonic() + self._settings.statement_timeout_s
         wanted = _Wanted(
-            sql, bookmark, None, False, False, trace, use_views, False,
+            sql, bookmark, None, False, False, False, trace, use_views, False,
             Freshness(max_staleness_s), deadline,
             self._manager.numbers({}),
         )  # fmt: skip

@@ -385,6 +385,21 @@ class Snapshot(RowReader):
         return rows
 
 
+class BoundedSnapshot(Snapshot):
+    """Takes the bytes of all reads from a budget, also those of scans."""
+
+    def __init__(self, store: TableReader, codecs: Codecs, at: int, budget: Budget) -> None:
+        super().__init__(store, codecs, at, budget=budget)
+        self._left = budget
+
+    async def _values(
+        self, layout: Layout, start: bytes, end: bytes | None, reverse: bool, limit: int | None
+    ) -> AsyncGenerator[list[bytes], None]:
+        async for values in super()._values(layout, start, end, reverse, limit):
+            self._left.take(sum(map(len, values)))
+            yield values
+
+
 class RememberingSnapshot(Snapshot):
     """Reads each row by its key once, and remembers it until `forget`."""
 

@@ -31,7 +31,7 @@ from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.log.following import Changed, batches_between, changes
 from hornbeam_server.storage.ports import TOMBSTONE, Put, TableStore
-from hornbeam_server.storage.snapshot import RowReader, RowVersion, Snapshot
+from hornbeam_server.storage.snapshot import BoundedSnapshot, RowReader, RowVersion, Snapshot
 
 Writes = dict[str, list[Put]]
 """Puts by layout, or by physical table."""
@@ -101,7 +101,11 @@ class SmallBatch:
         """
         codecs = Codecs(self.programs.catalog)
         for program in self._maintained(self.refreshed) if changes else ():
-            old = Snapshot(store, codecs, self.as_of, budget=budget)
+            old = (
+                Snapshot(store, codecs, self.as_of)
+                if budget is None
+                else BoundedSnapshot(store, codecs, self.as_of, budget)
+            )
             yield program.name, await self._written(program, changes, old, codecs)
         for program in self._maintained(self.built):
             rows = {name: await self._rows(name, store, codecs) for name in program.relations}

@@ -6,7 +6,8 @@ CURE = "Run: hornbeam refresh. The setting resident_rows bounds the batches of n
 
 
 class Left(Exception):
-    """The node leaves the batch to `hornbeam refresh`, for the `reason`."""
+    """The node does not do the batch, or compute the rows of a tentative read, for the `reason`.
+    `hornbeam refresh` does the batch."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The nodes leave the next batch to Spark: {reason}.")

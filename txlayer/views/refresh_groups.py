@@ -140,6 +140,10 @@ class GroupState(msgspec.Struct, frozen=True):
         older batch, but their base relations show the snapshot."""
         return snapshot == self.as_of or snapshot in self.before
 
+    def newest_until(self, snapshot: int) -> int:
+        """The newest snapshot of the views that is not later than `snapshot`; 0: none is known."""
+        return max((at for at in (self.as_of, *self.before) if at <= snapshot), default=0)
+
     def finished(self, upto: int, last: Finished, wall_ms: int, use_ms: int) -> GroupState:
         """The state after the batch up to `upto`. Pure.
 
