@@ -249,9 +249,11 @@ class QueryBody(Body):
     sql: Sql = Field(examples=["SELECT c_fname, c_lname FROM customer WHERE c_id = ?"])
     parameters: StatementParameters = Field(default_factory=list, examples=[[7]])
     bookmark: Timestamp = Field(0, description="Read this commit or anything newer.")
-    consistency: Literal["snapshot", "strong"] = Field(
+    consistency: Literal["snapshot", "strong", "tentative"] = Field(
         "snapshot",
-        description="Read what this node has acknowledged before, or (strong) any node.",
+        description="Read what this node has acknowledged before, or (strong) any node. tentative:"
+        " live and deferred views that are named are not read as of their last batch, but at the"
+        " newest snapshot of this node; the answer says so in `tentative`.",
     )
     snapshot: Timestamp | None = Field(None, description="Read exactly as of this timestamp.")
     max_rows: int | None = Field(None, gt=0, le=MAX_TS, description="More rows are an error.")

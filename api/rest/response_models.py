@@ -117,6 +117,18 @@ class Outcome(Answer):
     answer: Transaction | None
 
 
+class TentativeSnapshot(Answer):
+    as_of: int = Field(
+        description="The snapshot as of which the named live and deferred views are stored. What"
+        " was committed from there to `snapshot` was added in memory. Without such views:"
+        " `snapshot`."
+    )
+    reason: str = Field(
+        description="Why the answer is only as of `as_of`, as that of a query that is not"
+        " tentative; empty: it is not."
+    )
+
+
 class Rows(Answer):
     columns: list[OutputColumn]
     rows: list[list[Cell]] = Field(
@@ -135,6 +147,9 @@ class Rows(Answer):
     )
     elapsed_ms: float
     drawn: dict[str, int] | None = Field(None, description=DRAWN)
+    tentative: TentativeSnapshot | None = Field(
+        None, description="Of a query with the consistency tentative."
+    )
 
 
 class Explained(BaseModel):
@@ -575,9 +590,12 @@ def text(description: str, *media_types: str) -> Documented:
 def query(*statuses: int) -> Documented:
     """OpenAPI responses of a query: JSON rows, an Arrow stream, or a problem."""
     arrow = {ARROW: {"schema": {"type": "string", "format": "binary"}}}
+    of_stream = {"schema": {"type": "string"}, "description": "Of an Arrow stream."}
+    label = "Of a tentative Arrow stream: `tentative."
     headers = {
-        name: {"schema": {"type": "string"}, "description": "Of an Arrow stream."}
-        for name in ("Hornbeam-Snapshot", "Hornbeam-Served-By")
+        **dict.fromkeys(("Hornbeam-Snapshot", "Hornbeam-Served-By"), of_stream),
+        "Hornbeam-As-Of": of_stream | {"description": f"{label}as_of` of the JSON answer."},
+        "Hornbeam-Reason": of_stream | {"description": f"{label}reason`, percent-encoded."},
     }
     answer = {"model": Rows, "content": arrow, "headers": headers}
     return {200: answer, **problems(*statuses)}

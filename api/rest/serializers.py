@@ -132,6 +132,7 @@ def tail_document(result: Answered, began: float) -> dict[str, Any]:
         **({} if ranges is None else {"ranges": [*map(_range_document, dict.fromkeys(ranges))]}),
         "elapsed_ms": round((now_s() - began) * 1000, 3),
         **({"drawn": dict(result.drawn)} if result.drawn else {}),
+        **({} if result.tentative is None else {"tentative": asdict(result.tentative)}),
     }
 
 

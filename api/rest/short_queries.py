@@ -5,7 +5,8 @@ errors."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import msgspec
 from starlette.types import Scope
@@ -16,6 +17,7 @@ from hornbeam_server.api.rest.request_models import MAX_SQL
 from hornbeam_server.api.rest.serializers import direct_document
 from hornbeam_server.api.rest.short_requests import UNREADABLE, is_usual, is_within_bounds
 from hornbeam_server.api.security.roles import Role
+from hornbeam_server.node.live.ahead import Tentative
 from hornbeam_server.node.node import Serving
 from hornbeam_server.node.reads import DirectResult
 from hornbeam_server.node.settings import Settings
@@ -33,6 +35,7 @@ class _Query(msgspec.Struct, forbid_unknown_fields=True):
     bookmark: int = 0
     use_views: bool = True
     timeout_ms: int | None = None
+    consistency: Literal["snapshot", "tentative"] = "snapshot"
 
 
 _decode = msgspec.json.Decoder(_Query).decode
@@ -83,8 +86,11 @@ class ShortQueries:
     def _found(self, asked: _Query, parameters: list[Any] | dict[str, Any]) -> DirectResult | None:
         try:
             database = self._serving.require_readable()
-            return database.directly(
+            found = database.directly(
                 asked.sql, parameters, bookmark=asked.bookmark, use_views=asked.use_views
             )
+            if found is None or asked.consistency == "snapshot":
+                return found
+            return replace(found, tentative=Tentative(found.snapshot))
         except HornbeamError:
             return None  # the application meets the error again, and reports it

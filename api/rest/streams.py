@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, aclosing
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
@@ -217,6 +218,9 @@ async def arrow_response(result: QueryResult, stack: AsyncExitStack) -> Response
         "Hornbeam-Snapshot": str(result.snapshot),
         "Hornbeam-Served-By": ",".join(result.served_by),
     }
+    if result.tentative is not None:
+        headers["Hornbeam-As-Of"] = str(result.tentative.as_of)
+        headers["Hornbeam-Reason"] = quote(result.tentative.reason)
     return Stream(_arrow_chunks(result, first, batches, stack.pop_all()), ARROW, headers)
 
 

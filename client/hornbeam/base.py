@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hornbeam import errors
-from hornbeam.results import Description, Results
+from hornbeam.results import Description, Results, Tentative
 from hornbeam.session import Session
+from hornbeam.settings import CONSISTENCY
 from hornbeam.subscriptions import Follower
 
 
@@ -67,6 +68,16 @@ class BaseConnection:
         self._session.max_staleness_s = value
 
     @property
+    def consistency(self) -> str:
+        """snapshot, or tentative: live and deferred views are read at the newest snapshot, not as
+        of their last batch. Setting it is SET hornbeam.consistency."""
+        return self._session.consistency
+
+    @consistency.setter
+    def consistency(self, value: str) -> None:
+        self._session.set_kept(CONSISTENCY, value, local=False)
+
+    @property
     def autocommit(self) -> bool:
         """True: each statement is its own transaction."""
         return self._session.autocommit
@@ -124,6 +135,11 @@ class BaseCursor:
     def served_by(self) -> list[str]:
         """Views, indexes and relations that answered the last SELECT."""
         return self._results.served_by
+
+    @property
+    def tentative(self) -> Tentative | None:
+        """The snapshots of the last SELECT, if its consistency was tentative."""
+        return self._results.tentative
 
     @property
     def notice(self) -> str:

@@ -15,6 +15,7 @@ from hornbeam.isolation import DEFAULT_LEVEL
 from hornbeam.namespaces import Setting
 from hornbeam.options import DEFAULT_TIMEOUT_S, DEFAULTS, Options, target_and_options
 from hornbeam.session import Session
+from hornbeam.settings import SNAPSHOT
 from hornbeam.subscriptions import Subscription
 from hornbeam.transport import Blocking, Transport, open_transport
 from hornbeam.types import Parameters
@@ -33,20 +34,24 @@ def connect(
     max_staleness_s: float | None = None,
     isolation: str = DEFAULT_LEVEL,
     search_path: Sequence[str] | None = None,
+    consistency: str = SNAPSHOT,
 ) -> Connection:
     """Open `hornbeam://host:port` or an embedded `hornbeam:///folder`.
 
     `?autocommit=true`, `?use_views=false`, `?timeout_s=5`, `?max_staleness_s=10`,
-    `?isolation=serializable` and `?search_path=shop,public` in the URL are the same as the
-    arguments. `isolation` is the level of transactions that name no other: READ COMMITTED,
-    REPEATABLE READ or SERIALIZABLE. `search_path` lists the schemas of names without one.
-    `timeout_s` limits each statement. With `max_staleness_s`,
-    deferred views that are not older may answer aggregates. A statement that names a deferred view
-    that is older waits some time for a batch, and then fails. Over
-    HTTP the client sends nothing before the first statement. Raises InterfaceError for an invalid
-    URL, DatabaseError when a folder cannot be opened.
+    `?isolation=serializable`, `?search_path=shop,public` and `?consistency=tentative` in the URL
+    are the same as the arguments. `isolation` is the level of transactions that name no other: READ
+    COMMITTED, REPEATABLE READ or SERIALIZABLE. `search_path` lists the schemas of names without
+    one. `timeout_s` limits each statement. With `max_staleness_s`, deferred views that are not
+    older may answer aggregates. A statement that names a deferred view that is older waits some
+    time for a batch, and then fails. With the `consistency` tentative, live and deferred views are
+    read at the newest snapshot, not as of their last batch. Over HTTP the client sends nothing
+    before the first statement. Raises InterfaceError for an invalid URL or option, DatabaseError
+    when a folder cannot be opened.
     """
-    given = Options(autocommit, timeout_s, use_views, max_staleness_s, isolation, search_path)
+    given = Options(
+        autocommit, timeout_s, use_views, max_staleness_s, isolation, search_path, consistency
+    )
     target, options = target_and_options(url, given)
     return Connection(open_transport(target, options.timeout_s), options)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hornbeam.errors import InterfaceError
 from hornbeam.isolation import DEFAULT_LEVEL, level_of
+from hornbeam.settings import SNAPSHOT, consistency_of
 from hornbeam.transport import Target, parse_url
 
 DEFAULT_TIMEOUT_S = 60.0
@@ -22,6 +23,7 @@ class Options:
     max_staleness_s: float | None = None
     isolation: str = DEFAULT_LEVEL
     search_path: Sequence[str] | None = None
+    consistency: str = SNAPSHOT
 
 
 DEFAULTS = Options()
@@ -43,6 +45,7 @@ def target_and_options(url: str, given: Options) -> tuple[Target, Options]:
         max_staleness_s=None if staleness is None else _seconds("max_staleness_s", staleness),
         isolation=level_of(options.pop("isolation", given.isolation)),
         search_path=path,
+        consistency=consistency_of(options.pop("consistency", given.consistency)),
     )
     if options:
         raise InterfaceError(f"Unknown options in the URL: {', '.join(options)}")

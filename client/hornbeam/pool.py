@@ -32,6 +32,7 @@ from hornbeam.connection import MAX_ATTEMPTS, Connection
 from hornbeam.errors import Error, InterfaceError, OperationalError
 from hornbeam.isolation import DEFAULT_LEVEL
 from hornbeam.options import DEFAULT_TIMEOUT_S, Options, target_and_options
+from hornbeam.settings import SNAPSHOT
 from hornbeam.transport import Blocking, Requests, Transport, open_transport
 from hornbeam.waiting import finished
 
@@ -172,8 +173,11 @@ class _Settings:
         max_staleness_s: float | None = None,
         isolation: str = DEFAULT_LEVEL,
         search_path: Sequence[str] | None = None,
+        consistency: str = SNAPSHOT,
     ) -> None:
-        given = Options(autocommit, timeout_s, use_views, max_staleness_s, isolation, search_path)
+        given = Options(
+            autocommit, timeout_s, use_views, max_staleness_s, isolation, search_path, consistency
+        )
         self._target, self._options = target_and_options(url, given)
         self._wait_s = wait_s
         self._check_after_s = check_after_s

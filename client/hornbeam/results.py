@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from hornbeam.errors import InterfaceError, NotSupportedError
 from hornbeam.explaining import explained_of
@@ -25,6 +25,16 @@ _EXPLAIN_COLUMNS = [{"name": "explanation", "type": "TEXT"}]
 _EXPLAIN_JSON = [{"name": "explanation", "type": "JSON"}]
 
 
+class Tentative(NamedTuple):
+    """A tentative answer is as of `snapshot`. The live and deferred views in it are stored as of
+    `as_of`; the node has added in memory what was committed since. `reason`: why it has not, so
+    that the answer is as of `as_of`; "": it has."""
+
+    snapshot: int
+    as_of: int
+    reason: str
+
+
 class Results:
     """Runs the statements of one cursor, and keeps the results of the last one. Before results are
     read, `settle` takes those of writes that a pipeline has collected."""
@@ -34,6 +44,8 @@ class Results:
         self.arraysize = 1
         self.served_by: list[str] = []
         """Views, indexes and relations that answered the last SELECT."""
+        self.tentative: Tentative | None = None
+        """What the answer to the last SELECT says of itself; None: it was not tentative."""
         self.notice = ""
         """A remark about the last statement: VACUUM has nothing to do, or COMMIT has rolled back
         an aborted transaction."""
@@ -178,6 +190,12 @@ class Results:
     async def _read(self, sql: str, parameters: Parameters) -> None:
         answer = await self.session.query(sql, parameters)
         self.served_by = answer["served_by"]
+        label = answer.get("tentative")
+        self.tentative = (
+            None
+            if label is None
+            else Tentative(answer["snapshot"], label["as_of"], label["reason"])
+        )
         self._rowcount = len(answer["rows"])
         self.tag = "SHOW" if may_show(sql) else f"SELECT {self._rowcount}"
         self._take(answer["columns"], answer["rows"])

@@ -32,6 +32,7 @@ from hornbeam.namespaces import PUBLIC, SearchPath, Setting
 from hornbeam.options import Options
 from hornbeam.prepared import Prepared, deallocated, discarded, prepared_of
 from hornbeam.settings import (
+    TENTATIVE,
     Settings,
     asks_for_settings,
     name_shown,
@@ -74,7 +75,7 @@ class Session:
         self._autocommit = options.autocommit
         self._modes = Modes(options.isolation)
         self._path = SearchPath(options.search_path)
-        self._settings = Settings()
+        self._settings = Settings(options.consistency)
         self._pipelines = 0
         self._closed = False
         self._drawn: dict[str, int] = {}
@@ -151,6 +152,11 @@ class Session:
     @isolation.setter
     def isolation(self, level: str) -> None:
         self._set_modes(Control(Action.SET_SESSION, level_of(level)))
+
+    @property
+    def consistency(self) -> str:
+        """That of queries: snapshot or tentative."""
+        return self._settings.consistency
 
     @property
     def search_path(self) -> tuple[str, ...]:
@@ -591,6 +597,8 @@ class Session:
         text = (
             f'"bookmark":{self.bookmark:d},"use_views":{views},"timeout_ms":{self._time_limit_ms}'
         )
+        if self._settings.consistency == TENTATIVE:
+            text += f',"consistency":"{TENTATIVE}"'
         return f"{text},{encode_text(fresh)[1:-1]}" if fresh else text
 
     def _session(self, sql: str) -> dict[str, dict[str, int]]:

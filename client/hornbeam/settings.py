@@ -21,7 +21,10 @@ MAX_STALENESS = "hornbeam.max_staleness"
 """The maximum age of deferred views that answer; 0: that of the connection."""
 OWN_WRITES = "hornbeam.views_show_own_writes"
 """on: queries that name live or deferred views wait until these show the session's last commit."""
-_DEFAULTS = {MAX_STALENESS: "0", OWN_WRITES: "off"}
+CONSISTENCY = "hornbeam.consistency"
+"""tentative: live and deferred views are read at the newest snapshot, not as of a batch."""
+SNAPSHOT, TENTATIVE = "snapshot", "tentative"
+_DEFAULTS = {MAX_STALENESS: "0", OWN_WRITES: "off", CONSISTENCY: SNAPSHOT}
 _TIMES = frozenset({TIME_LIMIT, MAX_STALENESS})
 _FLAGS = {
     **dict.fromkeys(("on", "true", "yes", "1"), "on"),
@@ -40,7 +43,9 @@ class Settings:
     """The values that SET has given. As in PostgreSQL, a value that a transaction sets holds after
     its commit, and is withdrawn with it; SET LOCAL holds to the end of the transaction."""
 
-    def __init__(self) -> None:
+    def __init__(self, consistency: str = SNAPSHOT) -> None:
+        """`consistency`: that of the connection, which is the default of the setting."""
+        self._defaults = _DEFAULTS | {CONSISTENCY: consistency_of(consistency)}
         self._session: dict[str, str] = {}
         self._committed: dict[str, str] = {}
         self._local: dict[str, str] = {}
@@ -48,7 +53,7 @@ class Settings:
     @property
     def values(self) -> Mapping[str, str]:
         """The values by their names; a setting without one has its default at the server."""
-        return {**_DEFAULTS, **self._session, **self._local}
+        return {**self._defaults, **self._session, **self._local}
 
     @property
     def time_limit_ms(self) -> int | None:
@@ -64,18 +69,20 @@ class Settings:
     def views_show_own_writes(self) -> bool:
         return self._value(OWN_WRITES) == "on"
 
+    @property
+    def consistency(self) -> str:
+        return self._value(CONSISTENCY)
+
     def _value(self, name: str) -> str:
-        return self._local.get(name) or self._session.get(name) or _DEFAULTS.get(name, "0")
+        return self._local.get(name) or self._session.get(name) or self._defaults.get(name, "0")
 
     def set(self, name: str, value: str, *, local: bool) -> bool:
         """Set a setting, or give it its default. Returns False for one that is not kept here.
         Raises InterfaceError for a value that it cannot have."""
-        if name not in WITHOUT_EFFECT | _TIMES | {OWN_WRITES}:
+        if name not in WITHOUT_EFFECT | _TIMES | {OWN_WRITES, CONSISTENCY}:
             return False
-        if name in _TIMES and value.lower() != "default":
-            value = _shown_time(_milliseconds(name, value))
-        if name == OWN_WRITES and value.lower() != "default":
-            value = _flag(name, value)
+        if value.lower() != "default":
+            value = _checked(name, value)
         kept = self._local if local else self._session
         if value.lower() == "default":
             kept.pop(name, None)
@@ -96,6 +103,25 @@ class Settings:
     def rollback(self) -> None:
         """The transaction ends, and what it has set is withdrawn."""
         self._session, self._local = dict(self._committed), {}
+
+
+def _checked(name: str, value: str) -> str:
+    """The value of a setting as it is kept. Raises InterfaceError for one that it cannot have."""
+    if name in _TIMES:
+        return _shown_time(_milliseconds(name, value))
+    if name == OWN_WRITES:
+        return _flag(name, value)
+    return consistency_of(value) if name == CONSISTENCY else value
+
+
+def consistency_of(text: str) -> str:
+    """The consistency of queries. Raises InterfaceError for an unknown one."""
+    if text.lower() not in {SNAPSHOT, TENTATIVE}:
+        raise InterfaceError(
+            f"{CONSISTENCY} is {SNAPSHOT} or {TENTATIVE}, not {text!r}.\n"
+            f"  Write SET {CONSISTENCY} = {TENTATIVE}."
+        )
+    return text.lower()
 
 
 def _flag(name: str, text: str) -> str:

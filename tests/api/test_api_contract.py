@@ -394,6 +394,11 @@ def test_a_query_answers_in_arrow(shop):
     table = pa.ipc.open_stream(response.content).read_all()
     assert table.column("n").to_pylist() == list(range(5000))
     assert int(response.headers["Hornbeam-Snapshot"]) > 0
+    assert "Hornbeam-As-Of" not in response.headers
+    body = {"sql": "SELECT c_id FROM customer", "consistency": "tentative"}
+    headers = shop.post("/v1/query", body, headers=ARROW).headers
+    assert headers["Hornbeam-As-Of"] == headers["Hornbeam-Snapshot"]
+    assert headers["Hornbeam-Reason"] == ""
     empty = asked("SELECT c_id, c_balance FROM customer WHERE c_id = -1")
     schema = pa.ipc.open_stream(empty.content).read_all().schema
     assert schema == pa.schema([("c_id", pa.int32()), ("c_balance", pa.decimal128(15, 2))])

@@ -112,6 +112,9 @@ def asked(shop, body, accept):
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     response = shop.client.post("/v1/query", content=content, headers=given)
     document = response.json()
+    if isinstance(body, dict) and body.get("consistency") == "tentative":
+        label = document.pop("tentative")
+        assert label == {"as_of": document["snapshot"], "reason": ""}
     for moving in ("elapsed_ms", "snapshot"):
         document.pop(moving, None)
     headers = {n: v for n, v in response.headers.items() if n not in {"date", "content-length"}}
@@ -136,6 +139,7 @@ def asked(shop, body, accept):
         ({"sql": NAMES, "parameters": [1], "timeout_ms": 5.0}, False),
         ({"sql": NAMES, "parameters": [1], "max_rows": 5}, False),
         ({"sql": NAMES, "parameters": [1], "consistency": "strong"}, False),
+        ({"sql": NAMES, "parameters": [1], "consistency": "tentative"}, True),
         ({"sql": NAMES, "parameters": [1], "other": 5}, False),
         ({"sql": NAMES, "parameters": [1], "bookmark": 1.0}, False),
         ({"sql": NAMES, "parameters": [1], "bookmark": True}, False),

@@ -215,3 +215,36 @@ def test_the_age_of_views_is_bounded_by_a_setting(db):
     assert db._session._freshness() == {}
     with pytest.raises(InterfaceError, match="max_staleness = '5s'"):
         run(db, "SET hornbeam.max_staleness = soon")
+
+
+def test_a_session_reads_live_views_tentatively_if_it_asks_for_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("HORNBEAM_RESIDENT_REFRESH", "true")
+    url = f"hornbeam:///{tmp_path / 'db'}"
+    with hornbeam.connect(url, autocommit=True, consistency="tentative") as db:
+        run(db, "CREATE TABLE t (id INT PRIMARY KEY, n INT)")
+        run(db, LIVE.replace("100 ms", "1 h"))
+        run(db, "INSERT INTO t VALUES (0, 1)")
+        run(db, "REFRESH MATERIALIZED VIEW sums")
+        for number in range(1, 4):
+            run(db, "INSERT INTO t VALUES (?, 1)", (number,))
+            found = run(db, "SELECT c, (SELECT count(*) FROM t) FROM sums")
+            assert [tuple(row) for row in found.fetchall()] == [(number + 1, number + 1)]
+            assert found.tentative.as_of <= found.tentative.snapshot == db.bookmark
+            assert found.tentative.reason == ""
+        assert rows(db, "SHOW hornbeam.consistency") == [("tentative",)]
+        run(db, "SET hornbeam.consistency = snapshot")
+        stored = run(db, "SELECT c FROM sums")
+        assert stored.tentative is None
+        db.consistency = "Tentative"
+        assert rows(db, "SELECT c FROM sums") == [(4,)]
+        db.autocommit = False
+        found = run(db, "SELECT c FROM sums")
+        run(db, "INSERT INTO t VALUES (9, 2)")
+        db.commit()
+        assert run(db, "SELECT count(*) FROM sums").fetchone() == (2,)
+        assert run(db, "SELECT count(*) FROM sums").fetchone() == (2,)
+        db.rollback()
+        with pytest.raises(InterfaceError, match="snapshot or tentative, not 'eventual'"):
+            run(db, "SET hornbeam.consistency = eventual")
+    with pytest.raises(InterfaceError, match="snapshot or tentative"):
+        hornbeam.connect(f"{url}?consistency=strong")

@@ -81,6 +81,7 @@ async def _answer(
             bookmark=body.bookmark,
             snapshot=body.snapshot,
             strong=body.consistency == "strong",
+            tentative=body.consistency == "tentative",
             pending=[item.statement() for item in body.pending],
             replay=None if body.replay is None else body.replay.replay(),
             trace=body.trace,

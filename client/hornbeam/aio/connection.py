@@ -18,6 +18,7 @@ from hornbeam.isolation import DEFAULT_LEVEL
 from hornbeam.namespaces import Setting
 from hornbeam.options import DEFAULT_TIMEOUT_S, DEFAULTS, Options, target_and_options
 from hornbeam.session import Session
+from hornbeam.settings import SNAPSHOT
 from hornbeam.types import Parameters
 
 T = TypeVar("T")
@@ -33,10 +34,13 @@ def connect(
     max_staleness_s: float | None = None,
     isolation: str = DEFAULT_LEVEL,
     search_path: Sequence[str] | None = None,
+    consistency: str = SNAPSHOT,
 ) -> Opening:
     """A connection, which is opened by `await`, or by `async with`. The arguments and errors are
     those of `hornbeam.connect`."""
-    given = Options(autocommit, timeout_s, use_views, max_staleness_s, isolation, search_path)
+    given = Options(
+        autocommit, timeout_s, use_views, max_staleness_s, isolation, search_path, consistency
+    )
     target, options = target_and_options(url, given)
 
     async def opened() -> Connection:
