@@ -6,6 +6,9 @@ of the nodes does a batch at the same time, as `hornbeam refresh` does, or a vie
 At every snapshot that the group has shown, each view has the rows that its SELECT gives there;
 snapshots only grow, and what is begun is finished. In the end the nodes have applied every commit,
 and everything is stored as a build would store it.
+
+Half of the readers read tentatively. Their views have the rows of their SELECTs at a snapshot that
+holds every commit of which the reader knows; it is not before the group's, which a batch has ended.
 """
 
 from __future__ import annotations
@@ -17,11 +20,13 @@ from dataclasses import replace
 from typing import Any
 
 from hornbeam_server.node.database import Database
+from hornbeam_server.node.live.ahead import Tentative
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.model import Refresh
+from hornbeam_server.schema.types import Row
 from tests.sim.simulation import Client, Journal
 from tests.sim.workload_deferred import RETENTION_S, SELECTS, Deferred
-from tests.sim.workload_totals import Totals
+from tests.sim.workload_totals import BASE, Totals
 
 PATIENCE_S, LOOK_S = 300.0, 0.5
 """After the last fault, the nodes have applied everything within this simulated time."""
@@ -54,6 +59,33 @@ class Live(Deferred):
         else:
             await Totals.step(self, client)
 
+    async def _read(self, client: Client) -> None:
+        if client.random.random() < 0.5:
+            await super()._read(client)
+        else:
+            await self._read_tentatively(client)
+
+    async def _read_tentatively(self, client: Client) -> None:
+        refresher, bookmark = self._refresher(client), client.bookmark
+        names = client.random.sample(list(SELECTS), 2)
+        reading = _Tentatively(names, bookmark)
+        answer = await client.ask_persistently("tentative", reading)
+        if answer is None:
+            return
+        at, label, found = answer
+        refresher.look()
+        assert label.as_of in refresher.oracle.shown, f"{label.as_of} is the end of no batch"
+        if label.reason:
+            assert at == label.as_of, f"{at} is not stored: {label}"
+            client.journal.counts["answered as stored"] += 1
+        else:
+            assert at >= max(bookmark, label.as_of), f"{at} is before {bookmark} or {label}"
+            client.bookmark = max(client.bookmark, at)
+            client.journal.counts["tentative reads"] += 1
+            client.journal.counts["reads ahead of batches"] += at > label.as_of
+        views, base = found[: len(names)], found[len(names) :]
+        self._verify(*base, dict(zip(names, views, strict=True)))
+
     async def check(self, database: Database, journal: Journal) -> None:
         refresher = self.refresher
         assert refresher is not None
@@ -72,3 +104,26 @@ class Live(Deferred):
         state, catalog = self.refresher.oracle.state, database.catalog
         whole = all(catalog.readable(n) and state.holds(catalog, n) for n in SELECTS)
         return whole and state.batch is None and state.as_of >= journal.newest
+
+
+class _Tentatively:
+    """A tentative read of views, and of all base relations at the same snapshot."""
+
+    def __init__(self, names: list[str], bookmark: int) -> None:
+        self._names = names
+        self._bookmark = bookmark
+
+    async def __call__(self, database: Database) -> tuple[int, Tentative, list[list[Row]]]:
+        at: int | None = None
+        label: Tentative | None = None
+        found: list[list[Row]] = []
+        for query in (*(f"SELECT * FROM {name}" for name in self._names), *BASE):
+            bookmark = self._bookmark if at is None else 0
+            async with database.query(
+                query, bookmark=bookmark, snapshot=at, tentative=True
+            ) as result:
+                at, label = result.snapshot, label or result.tentative
+                found.append(list(await result.stream.all()))
+        assert at is not None
+        assert label is not None
+        return at, label, found
