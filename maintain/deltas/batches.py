@@ -101,11 +101,7 @@ class SmallBatch:
         """
         codecs = Codecs(self.programs.catalog)
         for program in self._maintained(self.refreshed) if changes else ():
-            old = (
-                Snapshot(store, codecs, self.as_of)
-                if budget is None
-                else BoundedSnapshot(store, codecs, self.as_of, budget)
-            )
+            old = self._before(store, codecs, budget)
             yield program.name, await self._written(program, changes, old, codecs)
         for program in self._maintained(self.built):
             rows = {name: await self._rows(name, store, codecs) for name in program.relations}
@@ -117,6 +113,12 @@ class SmallBatch:
         for name in names:
             if views[name].declared.refresh.follows_changes:
                 yield self.programs[name]
+
+    def _before(self, store: TableStore, codecs: Codecs, budget: Budget | None) -> RowReader:
+        """The rows before the batch."""
+        if budget is None:
+            return Snapshot(store, codecs, self.as_of)
+        return BoundedSnapshot(store, codecs, self.as_of, budget)
 
     async def _written(
         self, program: DeltaProgram, changes: Mapping[str, ZSet], old: RowReader, codecs: Codecs

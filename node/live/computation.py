@@ -33,9 +33,7 @@ class Computation:
         self._programs: dict[str, tuple[object, Programs]] = {}
         """By group, the compiled programs of the last batch with what they were compiled from."""
 
-    async def of(
-        self, work: BatchWork, most_rows: int, budget: Budget | None = None
-    ) -> Computed:
+    async def of(self, work: BatchWork, most_rows: int, budget: Budget | None = None) -> Computed:
         """Compute a batch. The look-ups of the views that follow changes take the bytes that they
         read from `budget`.
 

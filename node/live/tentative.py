@@ -7,10 +7,10 @@ row is put, and the state of the group stays. Its puts are laid over the stored 
 `at` is a snapshot: it has all of each commit at or below it, of all nodes. So the answer is that of
 the view's SELECT at `at`, to the bit, and a batch that ends at `at` would store it.
 
-Readers of the same views share a computation. A reader gets every commit that this node had applied
-or acknowledged when the reader came, if this node has them in memory. Else the changes are in logs,
-which are sealed to be read: then readers share a computation for `SEALING_S`, except those with a
-later bookmark.
+Readers of the same views share a computation. The changes come from the memory of the nodes: then a
+reader gets the newest snapshot, with every commit that this node had applied when the reader came.
+Or they come from logs, which are sealed to be read: then readers share a computation for
+`SEALING_S`, except those with a later bookmark.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ _Views = tuple[int, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Computed:
-    """A computation that began at monotonic time `began`."""
+    """A computation that began at monotonic time `began`, and perhaps read logs."""
 
     ahead: Ahead
     began: float
+    read_logs: bool
 
 
 class _Room(Budget):
@@ -133,10 +134,9 @@ class TentativeViews:
         as_of = state.newest_until(asked)
         if not as_of or as_of < kept_from:
             raise Left(f"the rows before snapshot {asked} are not kept any more")
-        began = self._clock.monotonic()
-        ahead = await self._compute(catalog, group, names, as_of, asked)
-        self._keep((views, asked), _Computed(ahead, began))
-        return ahead
+        found = await self._compute(catalog, group, names, as_of, asked)
+        self._keep((views, asked), found)
+        return found.ahead
 
     async def _newest(
         self, catalog: Catalog, names: tuple[str, ...], least: int, newest: int
@@ -148,14 +148,13 @@ class TentativeViews:
         if known is not None and self._serves(known, state.as_of, least, newest):
             self._known.move_to_end(views)
             return known.ahead
-        if known is not None and not self._computation.in_memory(state.as_of):
-            await self._clock.sleep(max(self._young_s(known), 0.0))
+        if known is not None and known.read_logs and self._young_s(known) > 0:
+            await self._clock.sleep(self._young_s(known))
             group, state = await self._shown(catalog, names)
-        began = self._clock.monotonic()
         at = await self._ownership.snapshots.read_point(max(least, newest))
         found = await self._compute(catalog, group, names, state.as_of, max(at, state.as_of))
-        self._keep(views, _Computed(found, began))
-        return found
+        self._keep(views, found)
+        return found.ahead
 
     async def _shown(self, catalog: Catalog, names: tuple[str, ...]) -> tuple[str, GroupState]:
         """The group of views and its state, as of which everything is kept."""
@@ -172,13 +171,13 @@ class TentativeViews:
         at, young = known.ahead.at, self._young_s(known) > 0
         if at < max(least, as_of) or (known.ahead.as_of != as_of and not young):
             return False
-        shared = young and not self._computation.in_memory(as_of)
-        return shared or at >= newest or self._deferred.is_current(at)
+        return (young and known.read_logs) or at >= newest or self._deferred.is_current(at)
 
     async def _compute(
         self, catalog: Catalog, group: str, names: tuple[str, ...], as_of: int, at: int
-    ) -> Ahead:
+    ) -> _Computed:
         """The views at snapshot `at`, from their rows as of `as_of`."""
+        began = self._clock.monotonic()
         self._ownership.require_owner()
         for name in names:
             if not catalog.deferred_view[name].declared.refresh.follows_changes:
@@ -188,11 +187,12 @@ class TentativeViews:
             readable = usable(between, catalog)
             work = BatchWork(group, as_of, at, catalog, names, (), readable)
             room = _Room(LOOKED_UP)
-            _, computed = await self._computation.of(work, self._most_changes, room)
+            computed = await self._computation.of(work, self._most_changes, room)
         self._ownership.require_kept(as_of)
         tables = frozenset(catalog.layout(name).table for name in names)
-        rows = {t: puts for writes in computed for t, puts in writes.items() if t in tables}
-        return Ahead(as_of, at, tables, Layer(at, rows))
+        rows = {t: puts for each in computed.writes for t, puts in each.items() if t in tables}
+        ahead = Ahead(as_of, at, tables, Layer(at, rows))
+        return _Computed(ahead, began, computed.read_logs)
 
     def _keep(self, views: tuple[_Views, int], found: _Computed) -> None:
         self._known[views] = found

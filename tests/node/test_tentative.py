@@ -109,8 +109,8 @@ async def test_rows_of_an_unfinished_batch_do_not_shine_through(tmp_path):
         await order(db, 100, 1, 7)
         await order(db, 101, 0, 7)
         work = await db.deferred.begin("live", db.snapshot_after)
-        _, computed = await db.reads.tentative._computation.of(work, 100)
-        for writes in computed:
+        computed = await db.reads.tentative._computation.of(work, 100)
+        for writes in computed.writes:
             await db.put(writes, work.upto)
         await db.execute("DELETE FROM orders WHERE o_id = 100")  # as it was before the batch
         await order(db, 102, 2, 7)
