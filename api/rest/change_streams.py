@@ -112,10 +112,8 @@ class ChangeStream:
         checked, end = time(), time() + self._lasts_s
         while (left_s := end - time()) > 0:
             wait_s = min(self._heartbeat_s, left_s)
-            try:
-                async with asyncio.timeout(wait_s):
-                    step = await self._subscription.next()
-            except TimeoutError:
+            step = await self._subscription.next_within(wait_s)
+            if step is None:
                 yield self._reached(self._subscription.reached)
                 if wait_s == left_s:  # a timer may fire a moment before `end`
                     return

@@ -113,12 +113,12 @@ class Subscribers:
 @contextmanager
 def subscribed(port: int, count: int, paths: Sequence[str]) -> Iterator[Subscribers]:
     command = [sys.executable, "-m", "bench.subscribers.sockets", str(port), str(count), *paths]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        yield Subscribers(process)
-    finally:
-        process.terminate()
-        process.wait()
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as process:
+        try:
+            yield Subscribers(process)
+        finally:
+            process.terminate()
 
 
 def room() -> int:
@@ -183,6 +183,7 @@ def _measured(
             _changed(db, server, subscribers, number, int(concerned))
             for number in range(options.changes)
         ]
+    _wait_for_the_end(db)
     firsts, lasts, taken = zip(*rounds, strict=True)
     return [
         Figure(section, "memory of a subscriber", "kB", (grown_kb,)),
@@ -211,6 +212,15 @@ def _changed(
     taken = server.processor_s() - used
     first, last = found["first"] - answered, found["last"] - answered
     return first * 1000, last * 1000, taken * 1000
+
+
+def _wait_for_the_end(db: hornbeam.Connection) -> None:
+    """Wait until the server has ended all subscriptions. Raises Failed."""
+    give_up = time.monotonic() + WAIT_S
+    while "hornbeam_subscriptions 0.0" not in db.transport.text("/metrics"):
+        if time.monotonic() > give_up:
+            raise Failed("The server has not ended all subscriptions.")
+        time.sleep(0.1)
 
 
 def _path(options: Options, shop: int | None = None) -> str:

@@ -70,11 +70,18 @@ class Subscription:
 
     async def next(self) -> Step:
         """The next changes. Raises the error that ends the subscription."""
-        if self._missed is not None:
-            found, self._missed = self._missed, None
-        else:
-            found = await self._queue.next()
-        self._returned = found.moment
+        while (found := await self.next_within(WAIT_S)) is None:
+            pass
+        return found
+
+    async def next_within(self, seconds: float) -> Step | None:
+        """The next changes; None if there are none within the time. Raises the error that ends the
+        subscription."""
+        found, self._missed = self._missed, None
+        if found is None:
+            found = await self._queue.next(seconds)
+        if found is not None:
+            self._returned = found.moment
         return found
 
 

@@ -19,7 +19,8 @@ import structlog
 from hornbeam_server.node.subscriptions.changes import Step, Wanted, divided, step
 from hornbeam_server.node.subscriptions.sources import Altered, Source
 from hornbeam_server.schema.errors import HornbeamError, Overloaded, Unavailable
-from hornbeam_server.storage.together import first_of
+from hornbeam_server.schema.turns import chunks
+from hornbeam_server.storage.together import first_of, settled
 
 IDLE_S = 10.0
 """Without changes, the moment advances after this time, or after a third of the time for which a
@@ -30,6 +31,8 @@ PAUSE_S, LONGEST_PAUSE_S = 0.05, 5.0
 """First and longest pause after a failure that passes; it doubles."""
 SHARE = 0.5
 """Maximum share of the time in which changes are searched."""
+WOKEN_AT_ONCE = 200
+"""Other work of the node gets a turn after so many subscribers were woken."""
 QUEUE_BYTES = 16 << 20
 """Maximum bytes of the changes that wait for a subscriber."""
 
@@ -39,12 +42,15 @@ _LOG = structlog.get_logger(__name__)
 class Queue:
     """The steps that wait for one subscriber. It wants the rows that match `wanted`."""
 
+    __slots__ = ("_bytes", "_error", "_steps", "_waiter", "wanted")
+
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
         self._steps: deque[Step] = deque()
         self._bytes = 0
         self._error: HornbeamError | None = None
-        self._event = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
+        """Done when the subscriber, which waits, is to look again."""
 
     @property
     def waiting(self) -> bool:
@@ -52,6 +58,7 @@ class Queue:
         return bool(self._steps)
 
     def put(self, one: Step) -> None:
+        """Add a step. The subscriber takes it after `wake`."""
         if self._error is not None:
             return
         self._steps.append(one)
@@ -64,28 +71,35 @@ class Queue:
                     cure="Subscribe again from the last moment that was received.",
                 )
             )
-        self._event.set()
 
     def end(self, error: HornbeamError) -> None:
         """Let the subscriber have the steps that wait, and then the error."""
         self._error = self._error or error
-        self._event.set()
+        self.wake()
 
     def clear(self) -> None:
         """Forget the steps that wait."""
         self._steps.clear()
         self._bytes = 0
 
-    async def next(self) -> Step:
-        """The next step. Raises the error that ends the subscription."""
-        while not self._steps:
-            if self._error is not None:
-                raise self._error
-            self._event.clear()
-            await self._event.wait()
-        found = self._steps.popleft()
-        self._bytes -= found.size
-        return found
+    async def next(self, within_s: float) -> Step | None:
+        """The next step; None if there is none within the time. Raises the error that ends the
+        subscription."""
+        if not self._steps and self._error is None:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await settled(self._waiter, within_s)
+        if self._steps:
+            found = self._steps.popleft()
+            self._bytes -= found.size
+            return found
+        if self._error is not None:
+            raise self._error
+        return None
+
+    def wake(self) -> None:
+        """Let the subscriber look again, if it waits."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 class Tail:
@@ -168,11 +182,15 @@ class Tail:
         by_wish = divided(changes, {queue.wanted for queue in self._queues})
         steps = {wanted: step(upto, some, size) for wanted, some in by_wish.items()}
         # From here on nothing waits: a subscriber that joins sees all of the step, or nothing.
-        for queue in self._queues:
-            if queue.wanted in steps:
-                queue.put(steps[queue.wanted])
+        concerned = [queue for queue in self._queues if queue.wanted in steps]
+        for queue in concerned:
+            queue.put(steps[queue.wanted])
         self.moment = upto
         self._held.close()
         self._held.enter_context(self.source.access.holding(upto))
         self._advanced.set()
         self._advanced = asyncio.Event()
+        for some in chunks(concerned, WOKEN_AT_ONCE):
+            for queue in some:
+                queue.wake()
+            await asyncio.sleep(0)

@@ -280,6 +280,48 @@ async def test_a_subscriber_gets_only_the_rows_that_it_wants(tmp_path):
         assert not db.subscriptions.count
 
 
+async def test_a_step_for_many_subscribers_lets_others_have_turns(tmp_path, monkeypatch):
+    monkeypatch.setattr("hornbeam_server.node.subscriptions.tails.WOKEN_AT_ONCE", 3)
+    woken = []
+
+    async def follow(found):
+        step = await found.subscription.next()
+        woken.append("subscriber")
+        return step
+
+    async def turns():
+        while len(woken) < 50:
+            await asyncio.sleep(0)
+            woken.append("other")
+
+    async with opened(tmp_path) as db, contextlib.AsyncExitStack() as stack:
+        await apply(db)
+        await fill(db, orders=1)
+        readers = [await stack.enter_async_context(reader(db, "orders")) for _ in range(10)]
+        following = [asyncio.ensure_future(follow(each)) for each in readers]
+        await asyncio.sleep(0)
+        await order(db, 5, 0, 5)
+        await asyncio.gather(turns(), *following)
+    steps = {id(each.result()) for each in following}
+    assert len(steps) == 1, "all have the same step"
+    first, last = woken.index("subscriber"), len(woken) - woken[::-1].index("subscriber") - 1
+    assert "other" in woken[first:last]
+
+
+async def test_a_subscriber_may_wait_for_some_time(tmp_path):
+    async with opened(tmp_path) as db:
+        await apply(db)
+        await fill(db, orders=1)
+        async with reader(db, "orders") as orders:
+            assert await orders.subscription.next_within(0.01) is None
+            await order(db, 5, 0, 5)
+            step = await orders.subscription.next_within(30)
+            assert [change.after[0] for change in step.changes] == [5]
+            orders.subscription._queue.end(Unavailable("ended"))
+            with pytest.raises(Unavailable, match="ended"):
+                await orders.subscription.next_within(30)
+
+
 async def test_wrong_names_and_moments_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("hornbeam_server.node.subscriptions.subscriptions.WAIT_S", 0.05)
     async with opened(tmp_path, view(), **LIVE) as db:
