@@ -244,7 +244,9 @@ async def _load(
             await _store_columns(read.name, columns, batches, session)
         return None
     source = (
-        fetch(access, reader, values) if wanted is None else lookup_rows(access, reader, wanted)
+        fetch(access, reader, values)
+        if wanted is None
+        else lookup_rows(access, reader, wanted, values)
     )
     pick = getter(at)
     async with aclosing(source):

@@ -284,12 +284,14 @@ class _Planner:
         groups = self._groups()
         steps, first_row_only = self._steps(groups)
         rows = RowScope(self.bound.parameter_types)
-        lookups = []
+        lookups, conjuncts = [], list(self.conjuncts)
         for step in steps:
             if not rows.width:
                 rows.add(step)
                 continue
-            lookup = _lookup(step, rows)
+            known = [each for each in conjuncts if rows.has_all(each)]
+            conjuncts = [each for each in conjuncts if not rows.has_all(each)]
+            lookup = replace(_lookup(step, rows), only=conjunction(known, rows))
             rows.add(step)
             if step.alias in self._left:
                 lookup = replace(lookup, outer=_outer(step, self._left[step.alias], rows))
@@ -305,7 +307,7 @@ class _Planner:
         plan = NativePlan(
             first=steps[0],
             lookups=tuple(lookups),
-            predicate=None if exact(steps[0], self.block) else conjunction(self.conjuncts, rows),
+            predicate=None if exact(steps[0], self.block) else conjunction(conjuncts, rows),
             order=tuple(sort_term(node, scope) for node in ordered),
             delivered=0 if grouped else steps[0].ordered,
             grouping=grouped,

@@ -10,6 +10,7 @@ import itertools
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import NamedTuple, TypeVar
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from hornbeam_server.query.execution.measures import for_access
 from hornbeam_server.query.optimizer.access_paths import Access, Parameters, Reach
-from hornbeam_server.query.optimizer.key_ranges import keys, ranges
+from hornbeam_server.query.optimizer.key_ranges import keys, range_values, ranges, row_in_range
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.turns import chunks, pause, turn
 from hornbeam_server.schema.types import Row, Value
@@ -53,7 +54,8 @@ async def fetch(
     """
     reader = for_access(reader, access)
     if _is_looked_up(access):
-        async with aclosing(lookup_rows(access, reader, keys(access, parameters))) as found:
+        wanted = keys(access, parameters)
+        async with aclosing(lookup_rows(access, reader, wanted, parameters)) as found:
             async for rows in found:
                 yield rows if limit is None else rows[:limit]
                 if limit is not None and (limit := limit - len(rows)) <= 0:
@@ -146,27 +148,38 @@ async def _scan_columns(
 
 
 async def lookup_rows(
-    access: Access, reader: RowReader, wanted: Sequence[Key]
+    access: Access, reader: RowReader, wanted: Sequence[Key], parameters: Parameters
 ) -> AsyncGenerator[list[Row], None]:
     """Yield the rows of `lookup` in batches."""
-    async with aclosing(lookup(access, reader, wanted)) as parts:
+    async with aclosing(lookup(access, reader, wanted, parameters)) as parts:
         async for part in parts:
             yield list(itertools.chain.from_iterable([found.rows for found in part]))
 
 
 async def lookup(
-    access: Access, reader: RowReader, wanted: Sequence[Key]
+    access: Access, reader: RowReader, wanted: Sequence[Key], parameters: Parameters
 ) -> AsyncGenerator[list[Found], None]:
     """Yield the rows under each key of `wanted`, in order, in parts of about BATCH_BYTES. A key is
-    a tuple of values for the path's equalities; for a point path it is a whole key."""
+    a tuple of values for the path's equalities; for a point path it is a whole key.
+
+    A path with a range looks only the entries in its range up in the source. It may yield other
+    rows, too: the conditions are evaluated for each row that it yields."""
     reader = for_access(reader, access)
+    within = range_values(access, parameters)
+    if within is None:  # a bound is NULL
+        yield [Found(key, [], whole=True) for key in wanted]
+        return
+    inside = row_in_range(access, within)
     done = 0
     while done < len(wanted):
         some = wanted[done : done + LOOKUP_BATCH]
         groups = await _groups(access, reader, some)
         done += len(groups) or 1
+        if inside is not None:
+            groups = [list(filter(inside, group)) for group in groups]
         if not groups:  # the first key has more rows than fit into a part
-            async with aclosing(_scan(access, reader, KeyRange(some[0]), None)) as scan:
+            only = replace(within, prefix=some[0])
+            async with aclosing(_scan(access, reader, only, None)) as scan:
                 async for rows in scan:
                     yield [Found(some[0], rows, whole=False)]
             yield [Found(some[0], [], whole=True)]

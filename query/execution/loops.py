@@ -99,11 +99,19 @@ class Outer:
 @dataclass(frozen=True, slots=True)
 class Lookup:
     """A joined source. `keys` gives the distinct keys to look up for a row joined so far. `outer`
-    is None for an inner join, whose condition is part of the plan's predicate."""
+    is None for an inner join, whose condition is part of the plan's predicate. `only` has the
+    conditions of the WHERE on a row joined so far; None if there are none."""
 
     access: Access
     keys: Callable[[Row, Parameters], Collection[Key]]
     outer: Outer | None = None
+    only: Callable[[Row, Any], Value] | None = None
+
+    def wanted(self, rows: Sequence[Row], parameters: Parameters) -> Sequence[Row]:
+        """Those of `rows` for which a partner is looked up: the result has none of the others."""
+        if self.only is None:
+            return rows
+        return [row for row in rows if self.only(row, parameters)]
 
     def joined(self, row: Row, matches: Iterable[Row], parameters: Parameters) -> list[Row]:
         """The row joined with those of `matches` that are its partners."""
@@ -132,7 +140,8 @@ class NativePlan:
     """None for a SELECT without FROM, which has one row without columns."""
     lookups: tuple[Lookup, ...]
     predicate: Callable[[Row, Any], Value] | None
-    """The whole WHERE on a joined row; None if the access path alone guarantees it."""
+    """The WHERE on a joined row, but for the conditions `only` of the lookups; None if nothing is
+    left of it, or if the access path alone guarantees it."""
     order: tuple[SortTerm, ...]
     delivered: int
     """Number of leading terms of `order` that the access path delivers."""
@@ -222,7 +231,7 @@ class NativePlan:
                 if not self.lookups:
                     yield self.matching(batch, parameters)
                     continue
-                for some in chunks(batch, LOOKUP_BATCH):
+                for some in chunks(self.lookups[0].wanted(batch, parameters), LOOKUP_BATCH):
                     joining = _join(self.lookups, list(some), reader, parameters)
                     async with aclosing(joining) as joined:
                         async for rows in joined:
@@ -344,13 +353,16 @@ async def _slice(
 async def _join(
     steps: Sequence[Lookup], rows: list[Row], reader: RowReader, parameters: Parameters
 ) -> AsyncGenerator[list[Row], None]:
-    """Yield `rows` joined with their matches in each of `steps`, in the order of `rows`."""
+    """Yield `rows`, which the first step wants, joined with their matches in each of `steps`, in
+    the order of `rows`."""
     if not steps:
         yield rows
         return
+    rest = steps[1:]
     async with aclosing(_extend(steps[0], rows, reader, parameters)) as extended:
         async for some in extended:
-            async with aclosing(_join(steps[1:], some, reader, parameters)) as joined:
+            wanted = list(rest[0].wanted(some, parameters)) if rest else some
+            async with aclosing(_join(rest, wanted, reader, parameters)) as joined:
                 async for more in joined:
                     yield more
 
@@ -367,7 +379,7 @@ async def _extend(
     wanted = [step.keys(row, parameters) for row in rows]
     done = 0
     while done < len(rows):
-        found = await _some_matches(step.access, wanted[done:], reader)
+        found = await _some_matches(step.access, wanted[done:], reader, parameters)
         begin = done
         while done < len(rows) and all(key in found for key in wanted[done]):
             done += 1
@@ -376,7 +388,9 @@ async def _extend(
         del found  # free the matches before the next lookup
         if begin == done:
             alone = step.outer
-            async with aclosing(lookup(step.access, reader, list(wanted[done]))) as parts:
+            async with aclosing(
+                lookup(step.access, reader, list(wanted[done]), parameters)
+            ) as parts:
                 async for part in parts:
                     matches = (match for _, some, _ in part for match in some)
                     if joined := step.joined(rows[done], matches, parameters):
@@ -388,14 +402,14 @@ async def _extend(
 
 
 async def _some_matches(
-    access: Access, wanted: Sequence[Collection[Key]], reader: RowReader
+    access: Access, wanted: Sequence[Collection[Key]], reader: RowReader, parameters: Parameters
 ) -> dict[Key, list[Row]]:
     """All matches of the first keys in `wanted`, for as many keys as `MAX_PARTS` parts contain."""
     distinct = list(dict.fromkeys(itertools.chain.from_iterable(wanted)))
     found: dict[Key, list[Row]] = {}
     begun: list[Row] = []
     taken = 0
-    async with aclosing(lookup(access, reader, distinct)) as parts:
+    async with aclosing(lookup(access, reader, distinct, parameters)) as parts:
         async for part in parts:
             for key, matches, whole in part:
                 begun = begun + matches if begun else matches

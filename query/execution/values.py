@@ -70,6 +70,11 @@ class RowScope:
             raise NotNative(f"{written(column, NAME)} is not a plain column")
         return found
 
+    def has_all(self, node: exp.Expr) -> bool:
+        """Does the joined row have all columns of an expression?"""
+        places = (column.meta.get("column") for column in node.find_all(exp.Column))
+        return all(place is not None and place[1] in self._columns for place in places)
+
     def parameter_type(self, name: int | str) -> ColumnType | None:
         return self._types.get(name)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import operator
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -14,7 +15,7 @@ from hornbeam_server.query.binding.algebra import ParameterList
 from hornbeam_server.query.optimizer.access_paths import Access, Parameters, Reach
 from hornbeam_server.query.parsing.placeholders import Parameter
 from hornbeam_server.schema.intervals import Interval
-from hornbeam_server.schema.types import Kind, Value
+from hornbeam_server.schema.types import Kind, Row, Value
 from hornbeam_server.storage.codec.keyrange import KeyRange
 
 
@@ -51,7 +52,7 @@ def keys(access: Access, parameters: Parameters) -> list[tuple[Value, ...]]:
 
 def ranges(access: Access, parameters: Parameters) -> list[KeyRange]:
     """Key ranges that together hold every matching row, in the order to read them."""
-    bounds = _range_values(access, parameters)
+    bounds = range_values(access, parameters)
     if bounds is None:
         return []
     found = [replace(bounds, prefix=key) for key in keys(access, parameters)]
@@ -67,7 +68,7 @@ def _nulls_apart(access: Access, item: KeyRange) -> list[KeyRange]:
     return [nulls, values] if access.nulls_apart == "first" else [values, nulls]
 
 
-def _range_values(access: Access, parameters: Parameters) -> KeyRange | None:
+def range_values(access: Access, parameters: Parameters) -> KeyRange | None:
     """The range without its key prefix; None when a bound is NULL, which matches no row."""
     if access.reach is not Reach.RANGE:
         return KeyRange()
@@ -84,6 +85,29 @@ def _range_values(access: Access, parameters: Parameters) -> KeyRange | None:
         high=high,
         high_inclusive=access.high is None or access.high.inclusive,
     )
+
+
+def row_in_range(access: Access, within: KeyRange) -> Callable[[Row], bool] | None:
+    """Whether a row of the path's layout is in `within`, the range of the path's values. None if
+    the path has no range, or if Python orders the values in another way than keys do."""
+    if access.reach is not Reach.RANGE:
+        return None
+    position = access.layout.positions[access.next_part]
+    if access.layout.columns[position].type.kind not in ORDERED_AS_KEYS:
+        return None
+    at_low = operator.ge if within.low_inclusive else operator.gt
+    at_high = operator.le if within.high_inclusive else operator.lt
+    low, high = within.low, within.high
+
+    def inside(row: Row) -> bool:
+        value = row[position]
+        return (
+            value is not None
+            and (low is None or at_low(value, low))
+            and (high is None or at_high(value, high))
+        )
+
+    return inside
 
 
 def _like_range(pattern: str) -> KeyRange:
@@ -128,3 +152,11 @@ LOWEST: dict[Kind, Value] = {
     Kind.ENUM: "",
 }
 """The smallest value of each kind: a range from here excludes NULL and nothing else."""
+
+ORDERED_AS_KEYS = frozenset(
+    {
+        *(Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.BOOLEAN, Kind.TEXT, Kind.BYTES),
+        *(Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.UUID),
+    }
+)
+"""Kinds whose values Python orders as their keys are ordered."""
