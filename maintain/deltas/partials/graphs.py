@@ -99,14 +99,12 @@ def _keys(node: Node, item: Item, conditions: Iterable[Condition]) -> tuple[tupl
     return tuple(dict.fromkeys((a, b) for a, b in both if a in node.field and b in item.names))
 
 
-def _with_item(
-    node: Node, item: Item, open_: list[Condition]
-) -> tuple[Node, list[Condition]]:  # fmt: skip
-    """A join, with the conditions that it makes known; and the conditions that are left."""
+def _with_item(node: Node, item: Item, open_: list[Condition]) -> tuple[Node, list[Condition]]:
+    """`node` joined with an item, and filtered by the conditions that read no other columns; and
+    the conditions that are left."""
     if item.join is not None:
         join = item.join
-        shape = join_shape(join.kind, node, item.node, join.keys)
-        fields, unique = shape
+        fields, unique = join_shape(join.kind, node, item.node, join.keys)
         return _filtered(replace(join, left=node, fields=fields, unique=unique), open_)
     keys = _keys(node, item, open_)
     used = {frozenset(key) for key in keys}

@@ -58,7 +58,7 @@ def never_fails(text: str, numbers: Container[str]) -> bool:
     a CAST may convert."""
     try:
         tree = read_expression(text)
-    except SqlglotError:
+    except (SqlglotError, RecursionError):
         return False
     if isinstance(tree, exp.Cast):  # it says the type that the expression has
         tree = tree.this
