@@ -159,7 +159,7 @@ ANSWERED = {
     # blocks inside of others
     "SELECT c_id, (SELECT sum(s_qty) FROM sale WHERE s_c = c_id) AS s FROM customer": (
         "SELECT customer.c_id, (SELECT CAST(SUM(by_customer.q) AS BIGINT) AS"
-        " sum FROM by_customer WHERE by_customer.s_c = customer.c_id) AS s FROM customer"
+        ' sum FROM by_customer WHERE by_customer.s_c = "customer".c_id) AS s FROM customer'
     ),
     "SELECT max(t.q) FROM (SELECT s_c, sum(s_qty) AS q FROM sale GROUP BY s_c) AS t": (
         "SELECT MAX(t.q) AS max FROM (SELECT by_customer.s_c AS s_c, by_customer.q AS q"
