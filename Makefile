@@ -177,8 +177,10 @@ bench-nations: $(SPARK)  ## TPC-H's revenue by nation with and without a partial
 bench-spark-cluster: $(SPARK)  ## Spark's scans and builds on a real HBase (needs Java, Maven)
 	@$(BIN)/python -m bench.spark_cluster
 
-bench-peers: $(PEERS)  ## TPC-W on Hornbeam, Phoenix, Omid, the paper's protocol, PostgreSQL (needs all of them): QUICK=1
-	@$(BIN)/python -m bench.peers.run $(if $(QUICK),--quick)
+bench-peers: $(PEERS)  ## TPC-W on Hornbeam, Phoenix, Omid, the paper's protocol, PostgreSQL (needs all of them): QUICK=1, CUSTOMERS=50000
+	@$(BIN)/python -m bench.peers.run $(if $(QUICK),--quick) $(if $(CUSTOMERS),--customers $(CUSTOMERS) \
+	  --joins --locks --skews --nodes --clients --without Paper "PostgreSQL, materialised views" --region-heap-mb 6144 \
+	  --output bench/reports/peers-$(CUSTOMERS).json)
 
 lock:  ## resolve the dependencies again
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --group dev --extra arrow --extra sqlalchemy \
