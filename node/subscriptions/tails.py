@@ -181,7 +181,7 @@ class Tail:
         size = self.source.size
         by_wish = divided(changes, {queue.wanted for queue in self._queues})
         steps = {wanted: step(upto, some, size) for wanted, some in by_wish.items()}
-        # From here on nothing waits: a subscriber that joins sees all of the step, or nothing.
+        # Nothing waits until the moment is set: a new subscriber gets all of the step, or nothing.
         concerned = [queue for queue in self._queues if queue.wanted in steps]
         for queue in concerned:
             queue.put(steps[queue.wanted])
