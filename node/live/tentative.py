@@ -36,7 +36,7 @@ from hornbeam_server.storage.logged import Layer
 from hornbeam_server.txlayer.views.refresh_groups import GroupState, usable
 
 MOST_CHANGES = 10 * FEW
-"""Maximum changes between the stored snapshot and that of a reader: half a second of work."""
+"""Maximum changes between the stored snapshot and that of a reader: about a second of work."""
 LOOKED_UP = Limit(32 << 20, "What the changes are joined with", "read", "")
 """Also the rows of partitions that are computed again."""
 KEPT_BYTES, KEPT_SETS = 64 << 20, 64
