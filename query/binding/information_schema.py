@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sqlglot import exp
 
+from hornbeam_server.query.dialect.grammar import read_expression
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.domains import domain_of, own_of
 from hornbeam_server.schema.model import (
     DATABASE,
     INFORMATION_SCHEMA,
     PUBLIC,
+    Check,
     Column,
     DefaultKind,
     ForeignKey,
@@ -29,6 +31,7 @@ from hornbeam_server.schema.namespaces import bare, key_name, parted
 from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.seconds import SECOND_DIGITS
 from hornbeam_server.schema.sequences import default_bounds
+from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.types import (
     MOMENTS,
     REAL,
@@ -340,6 +343,19 @@ def _constraint_column_usage(catalog: Catalog) -> Iterator[_Row]:
             for column in key.parent_columns:
                 constraint = _constraint(relation.name, key.name, catalog)
                 yield *_placed(key.parent, catalog), column, *constraint
+        for check in relation.own_checks:
+            for column in _columns_of(check, relation):
+                constraint = _constraint(relation.name, check.name, catalog)
+                yield *_placed(relation.name, catalog), column, *constraint
+
+
+def _columns_of(check: Check, relation: Relation) -> Sequence[str]:
+    """The columns that a CHECK reads, in the order of the relation."""
+    tree = read_expression(check.sql)
+    names = (column.this for column in tree.find_all(exp.Column))
+    named = {each.name if each.args.get("quoted") else each.name.lower() for each in names}
+    unlink(tree)
+    return [name for name in relation.visible_names if name in named]
 
 
 def _views(catalog: Catalog) -> Iterator[_Row]:

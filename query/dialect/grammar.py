@@ -35,6 +35,8 @@ NAME = "hornbeamsql"
 """The name under which the library that writes SQL knows this dialect."""
 EXACT = "exact"
 """Key in the meta of a call of date_part that is written EXTRACT, whose value is exact."""
+NO_CONDITION = "no_condition"
+"""Key in the meta of JOIN: whether it lacks ON and USING, and needs one of them."""
 IS_NOT = "is_not"
 """Key in the meta of NOT that is written IS NOT."""
 START = "start"
@@ -207,6 +209,16 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
             joins = list(self._parse_joins())
             table.set("joins", joins or None)
         return table
+
+    def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
+        """Parse a join. The library takes one without a condition for CROSS JOIN."""
+        comma = self._curr is not None and self._curr.token_type is TokenType.COMMA
+        join: exp.Join | None = super()._parse_join(*args, **kwargs)
+        if join is not None and not comma:
+            parts = ("on", "using", "method", "nearest")
+            known = join.kind == "CROSS" or any(join.args.get(part) for part in parts)
+            join.meta[NO_CONDITION] = not known
+        return join
 
     def _parse_cte(self) -> exp.Expr | None:
         """Parse a part of WITH, and note where it begins."""

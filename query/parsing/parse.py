@@ -406,6 +406,11 @@ def _prepare(node: exp.Expr, sql: str) -> None:
         node.meta["parameter"] = Parameter(int(name) - 1 if name.isdigit() else name)
     elif isinstance(node, exp.PropertyEQ) and isinstance(node.this, exp.Column):
         node.set("this", node.this.this)  # f(name := value): the name is not a column
+    elif isinstance(node, exp.Join) and node.meta.get(grammar.NO_CONDITION):
+        raise SqlError(
+            f"JOIN has neither ON nor USING{at(node, sql)}.",
+            cure="Write ON condition, USING (columns), or CROSS JOIN.",
+        )
     elif isinstance(node, exp.Columns):
         raise Unsupported(f"COLUMNS(…) is not supported{at(node, sql)}.", cure="Name the columns.")
     elif isinstance(node, exp.Into):

@@ -11,11 +11,12 @@ import asyncio
 import datetime as dt
 import json
 import math
+import re
 import sys
 import tempfile
 import tomllib
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -222,10 +223,15 @@ def unexpected(
     return new, [case for case, kind in kinds.items() if observed.get(case) != kind]
 
 
-def _prune(gone: list[str]) -> None:
-    """Remove the lines of cases that no longer differ."""
-    lines = DECLARED.read_text().split("\n")
-    DECLARED.write_text("\n".join(line for line in lines if line not in set(gone)))
+_EMPTY = re.compile(r"\[\[difference\]\]\n(?:(?!\[\[).+\n)*cases = '''\n'''\n+")
+
+
+def pruned(text: str, gone: Iterable[str]) -> str:
+    """The declared differences without cases that no longer differ, and without those that have no
+    case left."""
+    left_out = set(gone)
+    kept = "\n".join(line for line in text.split("\n") if line not in left_out)
+    return _EMPTY.sub("", kept).rstrip("\n") + "\n"
 
 
 def _report(
@@ -256,7 +262,7 @@ def main() -> None:
     print(*_report(new, wanted, found), sep="\n")
     print(*(f"no longer\t{case}" for case in gone), sep="\n")
     if "--prune" in sys.argv:
-        _prune(gone)
+        DECLARED.write_text(pruned(DECLARED.read_text(), gone))
 
 
 if __name__ == "__main__":

@@ -322,6 +322,13 @@ SELECT p.p_id FROM p FULL JOIN (VALUES (0, 'a'), (2, 'b')) AS s (p_id, x) USING 
 SELECT p_id FROM p FULL JOIN (VALUES (0, 'a'), (2, 'b')) AS s (p_id, x) USING (p_id) ORDER BY p_id DESC
 SELECT p.p_id, s.p_id FROM p FULL JOIN (VALUES (0, 'a'), (2, 'b')) AS s (p_id, x) USING (p_id) ORDER BY p_id
 SELECT q.* FROM p LEFT JOIN (SELECT q_id AS p_id, q_kind FROM q) AS q USING (p_id) ORDER BY p_id DESC, q_kind
+SELECT count(*) FROM p JOIN q
+SELECT count(*) FROM p JOIN q WHERE p_id = q_p_id
+SELECT count(*) FROM p LEFT JOIN q
+SELECT count(*) FROM p JOIN (q JOIN p AS o ON TRUE)
+SELECT count(*) FROM p JOIN LATERAL (SELECT 1) AS s
+SELECT count(*) FROM p JOIN q JOIN p AS o ON o.p_id = q_p_id ON p.p_id = q_p_id
+SELECT count(*) FROM p CROSS JOIN q, p AS o NATURAL JOIN (SELECT 1 AS p_id) AS s
 """.strip().splitlines()
 """Names of output columns in ORDER BY and DISTINCT ON that also mean columns of other relations."""
 

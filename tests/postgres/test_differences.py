@@ -10,7 +10,15 @@ import pytest
 
 from hornbeam_server.schema.types import Kind
 from tests.postgres.corpus import Answer, missing, recorded
-from tests.postgres.differences import KINDS, declared, kind_of, observed, unexpected
+from tests.postgres.differences import (
+    DECLARED,
+    KINDS,
+    declared,
+    kind_of,
+    observed,
+    pruned,
+    unexpected,
+)
 from tests.postgres.hornbeam import Found
 
 
@@ -39,6 +47,13 @@ def test_every_declared_difference_has_a_kind_a_title_and_a_reason():
     cases = [case for each in declared() for case in each.cases]
     assert len(cases) == len(set(cases))
     assert all(each.kind in KINDS and each.title and each.reason for each in declared())
+
+
+def test_pruning_leaves_no_difference_without_cases():
+    form = "[[difference]]\nkind = \"value\"\ntitle = '{0}'\nreason = \"r\"\ncases = '''\n{1}'''\n"
+    text = "\n".join((form.format("a", "1 + 1\n"), form.format("b", "2\n3\n")))
+    assert pruned(text, ["1 + 1", "3"]) == form.format("b", "2\n")
+    assert pruned(DECLARED.read_text(), []) == DECLARED.read_text()
 
 
 TWO = Answer(("integer",), (("1",), ("2",)))
