@@ -39,6 +39,9 @@ from bench.tpcw.sessions import BrowserRun, Measured, run_in_process
 from hornbeam_server.cluster import Cluster
 from hornbeam_server.schema.errors import HornbeamError
 
+GO_ON_S = 30.0
+"""A subscriber whose node was killed goes on at another one within this time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -145,13 +148,24 @@ async def _run_browsers(
     watching = asyncio.ensure_future(watch(nodes.client_url, browsers, first))
     await asyncio.sleep(options.seconds / 4)
     before = await asyncio.to_thread(_subscriptions, [keeping])
+    going_on = asyncio.ensure_future(_going_on(others, before))
     take_over_s = await _killed(nodes, keeping, "which keeps the live view", console)
-    after = await asyncio.to_thread(_subscriptions, others)
+    after = await going_on
     leading = await asyncio.to_thread(nodes.leading)
     if leading is not keeping:
         later_s = await _killed(nodes, leading, "which leads", console)
         take_over_s = max(take_over_s, later_s)
     return await browsers, await watching, take_over_s, (before, after)
+
+
+async def _going_on(nodes: Sequence[NodeProcess], count: int) -> int:
+    """The subscriptions that are open at nodes, once they are so many, or after `GO_ON_S`."""
+    give_up = time.monotonic() + GO_ON_S
+    while (found := await asyncio.to_thread(_subscriptions, nodes)) < count:
+        if time.monotonic() > give_up:
+            break
+        await asyncio.sleep(0.2)
+    return found
 
 
 def _subscriptions(nodes: Sequence[NodeProcess]) -> int:

@@ -134,7 +134,7 @@ async def watch(url: str, orders: asyncio.Future[Any], subscribed: str | None = 
                 half_s, most_s = await asyncio.to_thread(_lag, db)
         finally:
             following.cancel()
-            await asyncio.wait({following})
+            await asyncio.gather(following, return_exceptions=True)
     return Watched(
         len(subscriber.arrivals),
         subscriber.changes,
