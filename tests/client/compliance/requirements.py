@@ -75,6 +75,7 @@ OPEN = frozenset(
         "reflect_indexes_with_ascdesc",
         "reflect_indexes_with_expressions",
         "reflect_table_options",
+        "reflects_pk_names",
         "regexp_match",
         "regexp_replace",
         "savepoints",
@@ -127,7 +128,6 @@ CLOSED: Mapping[str, str] = {
     " order_by_collation",
     "Generated columns are stored.": "computed_columns_virtual",
     "A descending column of an index is a column.": "reflect_indexes_with_ascdesc_as_expression",
-    "A primary key has no name.": "reflects_pk_names",
     "A foreign key names each column once.": "repeated_column_foreign_keys"
     " repeated_remote_col_foreign_keys",
     "A foreign key has no index of its own.": "foreign_keys_reflect_as_index",
