@@ -8,7 +8,6 @@ options.
 from __future__ import annotations
 
 import asyncio
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Annotated
 import duckdb
 
 from bench.deltas import without_partials
+from bench.ending import ended_by_sigterm
 from bench.measure import Figure, ratios
 from bench.options import ROUNDS, parse
 from bench.tpch import SCHEMA
@@ -91,7 +91,7 @@ async def _times(database: Database, sql: str, options: Options) -> list[float]:
     return times[1:]  # the first round compiles
 
 
-def main() -> int:
+def main() -> None:
     options = parse(Options, "bench.tpch.nations", __doc__)
     with tempfile.TemporaryDirectory() as folder:
         eager, plain = (
@@ -106,8 +106,8 @@ def main() -> int:
         ):
             rounds = ", ".join(f"{value:.1f}" for value in figure.rounds)
             print(f"{figure.name}: {figure.value:.1f} {figure.unit} ({rounds})")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with ended_by_sigterm():
+        main()
