@@ -581,10 +581,14 @@ def _select(view: DeferredView | TransactionalView, catalog: Catalog) -> str:
     return canonical(tree, view.declared.sql, all_readable(catalog))
 
 
+def _without_estimates(view: DeferredView) -> DeferredView:
+    return replace(view, partials=tuple(replace(p, rows=0, groups=0) for p in view.partials))
+
+
 def _plan_id(request: PlanRequest, current: Catalog, planned: Catalog) -> str:
     """A digest of the inputs, the catalog in force and the planned catalog: equal ids mean equal
     plans. States are left out, because builds end at any time. Row counts drift all the time, so
-    they matter only if they change the choice."""
+    they, and what is estimated from them, matter only if they change the choice."""
     inputs = msgspec.json.encode(
         (
             request.ddl,
@@ -599,7 +603,16 @@ def _plan_id(request: PlanRequest, current: Catalog, planned: Catalog) -> str:
         )
     )
     catalogs = [
-        encode_catalog(replace(c, version=0, row_counts=(), states=(), since=0))
-        for c in (current, planned)
+        encode_catalog(
+            replace(
+                catalog,
+                version=0,
+                row_counts=(),
+                states=(),
+                since=0,
+                deferred=tuple(map(_without_estimates, catalog.deferred)),
+            )
+        )
+        for catalog in (current, planned)
     ]
     return hashlib.sha256(b"\0".join([inputs, *catalogs])).hexdigest()[:16]

@@ -59,3 +59,14 @@ async def test_a_view_without_partial_aggregates_gets_them_when_it_is_built_agai
         assert partials(db) == (CHOSEN,)
         await reached(db, await order(db, 100, 1, 7))
         await require_equal(db)
+
+
+async def test_a_plan_is_the_same_while_row_counts_choose_the_same(tmp_path):
+    async with opened(tmp_path) as db:
+
+        def plan_id(**row_counts):
+            return db.plan_schema(PlanRequest(ddl=DDL, row_counts=row_counts)).plan_id
+
+        chosen = plan_id(**MANY)
+        assert plan_id(customer=11, orders=1_000_007) == chosen
+        assert plan_id(customer=10, orders=20) != chosen
