@@ -200,7 +200,7 @@ def _bare_relation(draft: RelationDraft, problems: Problems) -> Relation:
         subject = (name.text, column.name)
         with problems.collect(subject, spoils=True, about=[subject]):
             _check_default(name, column, column_draft.name.place)
-    if key:
+    if key and {column.name for column in columns}.issuperset(key):  # no wrong name is in the key
         return Relation(name.text, columns, key)
     identity = row_identity([column.name for column in columns])
     return Relation(name.text, (identity, *columns), (identity.name,))

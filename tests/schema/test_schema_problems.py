@@ -98,3 +98,12 @@ def test_a_suggestion_can_be_applied_and_comments_each_change() -> None:
     assert "  -- Line 3: Type NAME is not supported. Use VARCHAR(63)" in text
     assert "-- Line 7: Syntax error at KEY" in text.split("CREATE TABLE")[0]
     assert all(f"-- Line {problem.place[0]}: " in text for problem in reading.problems.found())
+
+
+@pytest.mark.parametrize("name", ["\0", "b"])
+def test_a_key_of_a_column_with_a_wrong_name_is_one_problem(name):
+    """The name is none that a column can have, or that of another column."""
+    ddl = f'CREATE TABLE t (b INTEGER, "{name}" INTEGER PRIMARY KEY); CREATE TABLE u (a INTEGER)'
+    with pytest.raises(SchemaError) as error:
+        load_ddl(ddl)
+    assert len(error.value.details.get("problems", [error.value])) == 1
