@@ -256,6 +256,8 @@ class Schema(Answer):
     views: list[View]
     plain_views: list[PlainView]
     sequences: list[DeclaredSequence]
+    types: list[dict[str, Any]] = Field(description="Enumerations, with their `name`.")
+    domains: list[dict[str, Any]] = Field(description="Each with its `name` and named `checks`.")
     indexes: list[dict[str, Any]]
     workload: list[dict[str, Any]]
     method: str
