@@ -187,7 +187,7 @@ async def test_regions_reopen_and_split_during_scans_and_puts(real_cluster):
                 try:
                     assert_rows(cells, rows, reverse=reverse)
                 except AssertionError as error:
-                    starts = [region.regionInfo.startKey for region in await regions(store)]
+                    starts = [region.regionInfo.startKey for region in await locations(store)]
                     error.add_note(f"{reverse=}, regions begin at {starts}")
                     raise
 
@@ -236,7 +236,7 @@ async def until_split(store, regions):
     all timestamps that are read, make it flush."""
     rows = list(map(Put, map(k, range(6_000)), distinct(6_000)))
     for _ in range(40):
-        found = await regions(store)
+        found = await locations(store)
         if len(found) >= regions:
             return
         await store.put({"t": rows}, 0)
@@ -244,7 +244,7 @@ async def until_split(store, regions):
     raise AssertionError(f"{len(found)} regions")
 
 
-async def regions(store):
+async def locations(store):
     name = store._calls.full_name("t")
     return await define(store, lambda client: client.getAllRegionLocations(name))
 
