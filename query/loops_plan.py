@@ -289,9 +289,12 @@ class _Planner:
             if not rows.width:
                 rows.add(step)
                 continue
-            known = [each for each in conjuncts if rows.has_all(each)]
-            conjuncts = [each for each in conjuncts if not rows.has_all(each)]
-            lookup = replace(_lookup(step, rows), only=conjunction(known, rows))
+            early: list[exp.Expr] = []
+            late: list[exp.Expr] = []
+            for each in conjuncts:
+                (early if rows.has_all(each) else late).append(each)
+            conjuncts = late
+            lookup = replace(_lookup(step, rows), only=conjunction(early, rows))
             rows.add(step)
             if step.alias in self._left:
                 lookup = replace(lookup, outer=_outer(step, self._left[step.alias], rows))
