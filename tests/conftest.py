@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from hornbeam_server.cluster import Cluster
+from hornbeam_server.node import logging_setup
 from hornbeam_server.schema.errors import Unavailable
 from tests import durations
 from tests.real_cluster import PATIENT, guarded_cluster
@@ -130,16 +131,17 @@ def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _own_logging() -> Iterator[None]:
-    """Restore the log settings after each test, because other tests look for lines in the log."""
-    before = structlog.get_config() if structlog.is_configured() else None
+    """Begin each test with the log settings of a database inside another program, and restore the
+    settings of logging after it. Tests look for lines in the log, so no test may depend on what
+    earlier tests, fixtures of modules or `capture_logs` have left."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
+    structlog.reset_defaults()
+    logging_setup.be_quiet()
     yield
     root.handlers[:] = handlers  # a handler of the test may write to its closed standard error
     root.setLevel(level)
     structlog.reset_defaults()
-    if before is not None:
-        structlog.configure(**before)
 
 
 @pytest.hookimpl(trylast=True)

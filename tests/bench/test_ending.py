@@ -25,11 +25,14 @@ from bench.ending import ended_by_sigterm
 def begun():
     print("begun", flush=True)
 """
+# Python looks for signals between bytecodes. A signal that arrives just before a call that blocks
+# is handled after this call, so the scripts block for a short time only.
 BLOCKED = """
 with ended_by_sigterm():
     try:
         begun()
-        time.sleep(60)
+        for _ in range(600):
+            time.sleep(0.1)
     finally:
         print("stopped", flush=True)
 """
@@ -37,7 +40,8 @@ TWICE = """
 with ended_by_sigterm():
     try:
         begun()
-        time.sleep(60)
+        for _ in range(600):
+            time.sleep(0.1)
     finally:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(0.1)
@@ -47,7 +51,8 @@ LOOP = """
 async def main():
     try:
         begun()
-        await asyncio.sleep(60)
+        for _ in range(600):
+            await asyncio.sleep(0.1)
     finally:
         await asyncio.sleep(0)
         print("stopped", flush=True)
