@@ -31,7 +31,7 @@ BOTH := tests/storage/test_storage_rows.py tests/storage/test_storage_snapshot.p
 # Without compiled modules each process takes twice as long to start, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo speedups test-speedups demo-cluster demo-spark test test-quick check docs postgres-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-subscribers bench-cluster bench-nodes bench-spark bench-spark-cluster bench-nations bench-peers lock clean
+.PHONY: demo speedups test-speedups demo-cluster demo-spark test test-quick check docs postgres-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-subscribers bench-live bench-cluster bench-nodes bench-spark bench-spark-cluster bench-nations bench-peers lock clean
 
 # A copy without symbolic links (a zip, core.symlinks=false) has files with their targets: `ln` restores them.
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
@@ -162,6 +162,9 @@ bench-evaluation: bench-groups bench-groups-nodes bench-dashboard bench-totals  
 
 bench-subscribers: $(READY)  ## what 10 000 subscribers of a view cost a node, while nothing changes and when a row does: QUICK=1
 	@$(BIN)/python -m bench.subscribers $(if $(QUICK),--subscribers 500 --seconds 10 --heartbeat-s 2 --changes 3)
+
+bench-live: $(SPARK)  ## live views: rows a second by kind, groups and skew; lag by rate of changes; cost to writers: QUICK=1
+	@$(BIN)/python -m bench.live_views $(if $(QUICK),--facts=5000 --changes=2000 --rounds=1 --rates=100 --seconds=2 --scale=0.001)
 
 bench-cluster: bench-nodes bench-peers  ## all that is measured on a real HBase, about an hour
 

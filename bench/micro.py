@@ -274,13 +274,13 @@ def _point_reads(
 def memory(folder: Path, _: Options) -> list[Figure]:
     """The peak memory of a fresh server that streams all of Q2, from the view and without views."""
     with serving.server(folder) as (port, process):
-        idle = serving.peak_memory_mb(process)
+        idle = serving.Process(process).peak_memory_kb() / 1024
         figures = [Figure("memory", "server, idle", "MB", (idle,))]
         for name, use in (("Q2 from the view", True), ("Q2 without views", False)):
             headers = ("Accept: application/vnd.apache.arrow.stream", "Connection: close")
             request = serving.post("/v1/query", {"sql": Q2, "use_views": use}, *headers)
             size = serving.drain(port, request) / 1e6
-            peak = serving.peak_memory_mb(process)
+            peak = serving.Process(process).peak_memory_kb() / 1024
             note = f"{size:.0f} MB streamed"
             figures.append(
                 Figure("memory", f"server, {name}", "MB", (peak,), at_most=500, note=note)

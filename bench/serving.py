@@ -9,6 +9,7 @@ is the floor.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from hornbeam_server.cluster.ports import free_ports
 
 START_TIMEOUT_S = 60.0
 RECEIVE_BYTES = 1 << 20
+TICKS_S = os.sysconf("SC_CLK_TCK")
 
 
 class HttpError(Exception):
@@ -152,12 +154,34 @@ def drain(port: int, request: bytes) -> int:
     return total
 
 
-def peak_memory_mb(process: int) -> float:
-    """The peak resident memory of a process so far (VmHWM)."""
-    for line in Path(f"/proc/{process}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
-    raise RuntimeError(f"The system does not report the memory of process {process}.")
+class Process:
+    """A process, as the system shows it."""
+
+    def __init__(self, process: int) -> None:
+        self._folder = Path(f"/proc/{process}")
+
+    def processor_s(self) -> float:
+        """The seconds of processor time that it has taken."""
+        fields = (self._folder / "stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS_S
+
+    def memory_kb(self) -> int:
+        """Its resident memory in units of 1 024 bytes."""
+        return self._status("VmRSS")
+
+    def peak_memory_kb(self) -> int:
+        """Its peak resident memory so far in units of 1 024 bytes."""
+        return self._status("VmHWM")
+
+    def _status(self, name: str) -> int:
+        lines = (self._folder / "status").read_text().splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith(f"{name}:")))
+
+    def share(self, seconds: float) -> float:
+        """The share of a core, in per cent, that it takes during the next `seconds`."""
+        began, used = time.monotonic(), self.processor_s()
+        time.sleep(seconds)
+        return 100 * (self.processor_s() - used) / (time.monotonic() - began)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ those of the view. Prints a table and writes a JSON report.
 from __future__ import annotations
 
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from bench import serving
 from bench.ending import ended_by_sigterm
 from bench.measure import Figure, run_in_folder
 from bench.options import REPORT, parse
+from bench.serving import Process
 
 DDL = (
     "CREATE TABLE sale (s_id INTEGER PRIMARY KEY, s_shop INTEGER NOT NULL, s_amount INTEGER)",
@@ -36,7 +36,6 @@ SELECT s_shop, count(*) AS sales, sum(s_amount) AS amount FROM sale GROUP BY s_s
 )
 SHOPS = 100
 WAIT_S = 60.0
-TICKS_S = os.sysconf("SC_CLK_TCK")
 OTHERS = 8
 """Connections of the server that no subscriber has."""
 
@@ -55,29 +54,6 @@ class Options:
 
 class Failed(AssertionError):
     """A subscriber was lost, or did not get a change or heartbeat."""
-
-
-class Server:
-    """A process, as the system shows it."""
-
-    def __init__(self, process: int) -> None:
-        self._folder = Path(f"/proc/{process}")
-
-    def processor_s(self) -> float:
-        """The seconds of processor time that it has taken."""
-        fields = (self._folder / "stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS_S
-
-    def memory_kb(self) -> int:
-        """Its resident memory in units of 1 024 bytes."""
-        lines = (self._folder / "status").read_text().splitlines()
-        return int(next(line.split()[1] for line in lines if line.startswith("VmRSS:")))
-
-    def share(self, seconds: float) -> float:
-        """The share of a core, in per cent, that it takes during the next `seconds`."""
-        began, used = time.monotonic(), self.processor_s()
-        time.sleep(seconds)
-        return 100 * (self.processor_s() - used) / (time.monotonic() - began)
 
 
 class Subscribers:
@@ -146,10 +122,10 @@ def measure(options: Options) -> list[Figure]:
         _refresh(db)
         figures = []
         everything = f"{count:,} subscribers of all rows"
-        figures += _measured(options, everything, db, Server(process), port, [_path(options)])
+        figures += _measured(options, everything, db, Process(process), port, [_path(options)])
         each = [_path(options, shop) for shop in range(SHOPS)]
         some = f"{count:,} subscribers of a row"
-        figures += _measured(options, some, db, Server(process), port, each)
+        figures += _measured(options, some, db, Process(process), port, each)
         return figures
 
 
@@ -157,7 +133,7 @@ def _measured(
     options: Options,
     section: str,
     db: hornbeam.Connection,
-    server: Server,
+    server: Process,
     port: int,
     paths: Sequence[str],
 ) -> list[Figure]:
@@ -200,7 +176,7 @@ def _measured(
 
 
 def _changed(
-    db: hornbeam.Connection, server: Server, subscribers: Subscribers, number: int, count: int
+    db: hornbeam.Connection, server: Process, subscribers: Subscribers, number: int, count: int
 ) -> tuple[float, float, float]:
     """A change that `count` subscribers get. Returns the milliseconds from the answer of its commit
     until the first and the last of them has it, and the server's milliseconds of processor."""
