@@ -224,7 +224,12 @@ class OfGroup(Source):
         self._recent: RecentBatches = access.deferred.recent(self._group)
 
     async def news(self, after: int) -> None:
-        await first_of(self._recent.news(), self._others(after, LOOK_S))
+        member = self.access.member
+        if member is None:
+            others = self.access.parts.ports.clock.sleep(LOOK_S)
+        else:
+            others = member.batches.news(self._group, after)
+        await first_of(self._recent.news(), others)
 
     async def newest(self) -> int:
         catalog = self.access.state.catalog
@@ -245,20 +250,11 @@ class OfGroup(Source):
         async with self.reading() as codecs:
             codec = codecs(self.name)
             put = self._recent.between(after, upto, codec.layout.table)
-            if put is None:
-                await self._others(after, 0)
+            if put is None and self.access.member is not None:
+                await self.access.member.batches.learn(self._group, after, 0)
                 put = self._recent.between(after, upto, codec.layout.table)
             keys = None if put is None else [codec.decode_key(key) for key in sorted(put)]
             return await self._compared(codecs, after, upto, keys)
-
-    async def _others(self, after: int, timeout_s: float) -> None:
-        """Learn of the batches of other nodes after a moment. Returns when one is finished, at the
-        latest after `timeout_s`."""
-        member = self.access.member
-        if member is None:
-            await self.access.parts.ports.clock.sleep(timeout_s)
-        else:
-            await member.batches.learn(self._group, after, timeout_s)
 
 
 def source_of(name: str, access: Access) -> Source:

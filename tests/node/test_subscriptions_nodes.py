@@ -3,12 +3,14 @@ fractions of a second, and from the logs when a node has died."""
 
 import asyncio
 from collections import Counter
+from contextlib import AsyncExitStack
 
 import pytest
 
 from hornbeam_server.node.subscriptions import differences
 from hornbeam_server.txlayer.cluster import recent
-from hornbeam_server.txlayer.cluster.messages import Recent, RecentCommits
+from hornbeam_server.txlayer.cluster.links import Links
+from hornbeam_server.txlayer.cluster.messages import BatchesAfter, Later, Recent, RecentCommits
 from hornbeam_server.txlayer.cluster.segment_positions import Following
 from tests.node.live_world import TOTALS, apply, fill, order, view
 from tests.txlayer.nodes_world import nodes
@@ -105,6 +107,31 @@ async def test_a_live_view_of_another_node_is_followed_key_by_key(monkeypatch):
             step = await reader.step(SOON_S)
             assert step.moment >= done
         assert reader.changes[-1] == (("c0", 6, 86), ("c0", 7, 110))
+    await world.end()
+
+
+@in_virtual_time
+async def test_nodes_are_asked_once_for_all_names_while_nothing_happens(monkeypatch):
+    world = await three(NOW, view(), view("others", "SELECT o_note FROM orders"))
+    await shown(world)
+    reading = next(n for n in world.all if not n.database.live.does_batch("live"))
+    names = ["orders", "now_totals", "totals", "others"]
+    asked, ask = Counter(), Links.ask
+
+    async def counted(links, member, request):
+        if links is reading.database.member._links:
+            asked[type(request)] += 1
+        return await ask(links, member, request)
+
+    monkeypatch.setattr(Links, "ask", counted)
+    async with AsyncExitStack() as stack:
+        for name in names:
+            await stack.enter_async_context(Reader(reading, name))
+        await asyncio.sleep(2)
+        asked.clear()
+        await asyncio.sleep(8)
+    assert 10 <= asked[Later] <= 2 * 12, asked
+    assert 5 <= asked[BatchesAfter] <= 12, asked
     await world.end()
 
 

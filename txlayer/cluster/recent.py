@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
 
 from hornbeam_server.schema.errors import HornbeamError
@@ -39,6 +40,7 @@ from hornbeam_server.txlayer.cluster.messages import (
     Recent,
     RecentCommits,
 )
+from hornbeam_server.txlayer.cluster.shared_questions import SharedQuestions
 from hornbeam_server.txlayer.commit.change_ring import Applied
 from hornbeam_server.txlayer.commit.committer import Committer
 from hornbeam_server.txlayer.commit.newest_commits import LOOK_S, NewestCommits
@@ -65,9 +67,10 @@ class MembersCommits(NewestCommits):
         self._view = view
         self._links = links
         self._lease: asyncio.TimerHandle | None = None
+        self._questions = SharedQuestions(self._news_of)
 
     async def news(self, after: int) -> None:
-        others = [self._news_of(name, after) for name in self._view.others]
+        others = [self._questions.news(name, after) for name in self._view.others]
         await first_of(super().news(after), self._view.change(), *others)
 
     async def between(self, after: int, upto: int) -> Sequence[Applied] | None:
@@ -164,6 +167,11 @@ class MembersBatches:
         self._links = links
         self._clock = clock
         self._recent = recent
+        self._questions = SharedQuestions(partial(self.learn, timeout_s=LOOK_S))
+
+    async def news(self, group: str, after: int) -> None:
+        """Do as `learn`, for at most `LOOK_S`. All who wait for a group ask once."""
+        await self._questions.news(group, after)
 
     async def learn(self, group: str, after: int, timeout_s: float) -> None:
         """Add to the known batches those above snapshot `after` of the member that does them, once
