@@ -58,7 +58,6 @@ async def test_changes_come_from_the_ring_while_the_database_is_open(tmp_path, m
 
 async def test_what_has_left_the_ring_comes_from_the_log(tmp_path, monkeypatch):
     monkeypatch.setattr(change_ring, "RING_BYTES", 1)
-    monkeypatch.setattr(change_ring.ChangeRing.__init__, "__defaults__", (1,))
     async with opened(tmp_path, view(), **LIVE) as db:
         await fill(db)
         await reached(db, await order(db, 100, 1, 7))

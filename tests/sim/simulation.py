@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
+from unittest import mock
 
 import structlog
 
@@ -36,6 +37,7 @@ from hornbeam_server.schema.errors import (
 from hornbeam_server.storage.simulated.chaos import Chaos, Fault, Profile
 from hornbeam_server.storage.simulated.loop import SimulatedLoop, run_simulated
 from hornbeam_server.storage.snapshot import ReadItem
+from hornbeam_server.txlayer.commit import change_ring
 from hornbeam_server.txlayer.statements.requests import (
     Statement,
     TransactionRequest,
@@ -55,6 +57,9 @@ TRIES, READ_TRIES = 25, 8
 SETTLED_S, STUCK_AFTER_S = 15.0, 60.0
 """After the last fault: when the cluster must be quiet, and when it counts as stuck if it is
 not."""
+RINGS = (change_ring.RING_BYTES, 600)
+"""The bytes of the newest commits that nodes keep in memory: all of a run, or those of some
+transactions."""
 LIES = (Corruption, InvalidRequest)
 """Errors that no client may get: nothing is damaged for good, and every request is valid."""
 
@@ -280,8 +285,9 @@ def simulate(
     gc.disable()  # its time depends on earlier runs, and it runs finalizers
     began = time.process_time()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    ring = mock.patch.object(change_ring, "RING_BYTES", random.Random(f"ring {seed}").choice(RINGS))
     try:
-        with shared_work():
+        with shared_work(), ring:
             report = run_simulated(
                 _run(seed, workload, profile, transactions, nodes, clients, follow, options)
             )

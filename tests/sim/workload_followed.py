@@ -11,12 +11,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.subscriptions.subscriptions import Subscription
-from hornbeam_server.schema.errors import Corruption, HornbeamError, NotFound, SnapshotTooOld
+from hornbeam_server.schema.errors import (
+    Corruption,
+    HornbeamError,
+    NotFound,
+    SnapshotTooOld,
+    Unavailable,
+)
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.simulated.chaos import Fault
 from tests.sim.simulation import Client, Journal
@@ -30,6 +36,7 @@ RELATIONS = ("sale", "shop", "product")
 LASTS_S = 3.0
 CHECK_S = 12.0
 """Longer than a tail waits until it advances without changes."""
+TRIES = 10
 
 
 @dataclass
@@ -124,11 +131,18 @@ class _Following:
     async def check(self, database: Database, journal: Journal) -> None:
         await super().check(database, journal)
         for (_, name), before in self._followed.items():
-            found, rows = await self._or_lost(_Work(name, before, CHECK_S))(database)
+            found, rows = await self._followed_on(database, name, before)
             if found is not None:
                 assert rows is not None, f"{name} cannot be read at {found.moment}"
                 require_equal(name, found, rows)
                 assert found.moment >= journal.newest or name in LIVE, name
+
+    async def _followed_on(self, database: Database, name: str, before: Followed):
+        """The result of `_or_lost`. A log may be cut while it is read, also without faults."""
+        for _ in range(TRIES):
+            with suppress(Unavailable):
+                return await self._or_lost(_Work(name, before, CHECK_S))(database)
+        raise AssertionError(f"{name} cannot be followed")
 
     def _or_lost(self, work: _Work):
         """`work`; (None, None) if the subscriber must begin with all rows."""

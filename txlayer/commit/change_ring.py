@@ -36,10 +36,9 @@ class Applied(NamedTuple):
 class ChangeRing:
     """The changes of the newest applied batches of one committer, in the order of timestamps."""
 
-    def __init__(self, since: int, max_bytes: int = RING_BYTES) -> None:
+    def __init__(self, since: int) -> None:
         """`since`: a timestamp at or above those of all batches that are applied already."""
         self.since = since
-        self._max_bytes = max_bytes
         self._batches: deque[Applied] = deque()
         self._bytes = 0
         self._added = asyncio.Event()
@@ -55,7 +54,7 @@ class ChangeRing:
         size += sum(len(key) + len(value) for puts in cells.values() for key, value in puts)
         self._batches.append(Applied(ts, commits, cells, size))
         self._bytes += size
-        while self._bytes > self._max_bytes:
+        while self._bytes > RING_BYTES:
             oldest = self._batches.popleft()
             self._bytes -= oldest.bytes
             self.since = max(self.since, oldest.ts)
