@@ -60,6 +60,11 @@ GUARDS_PLAIN_DEATH = ("RING=2", "CONFIGURATION=2", "CRASHES=1", "HOMES=1")
 GUARDS_JOINING = ("RING=2", "CONFIGURATION=1", "CRASHES=0", "HOMES=2")
 GUARDS_JOINING_DEATH = ("RING=2", "CONFIGURATION=1", "CRASHES=1", "HOMES=2")
 
+# Epochs: COMMITS is their number; CONFIGURATION 1: a member joins.
+EPOCHS = ("COMMITS=2", "CRASHES=0")
+EPOCHS_DEATH = ("COMMITS=1", "CRASHES=1")
+EPOCHS_JOINING = ("COMMITS=1", "CRASHES=0", "CONFIGURATION=1")
+
 # Broken variants: bounds that suffice to show the bug, and the violated property.
 BROKEN: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {
     "commit": {
@@ -156,6 +161,20 @@ BROKEN: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {
         "FREE_AT_DEATH": (GUARDS_PLAIN_DEATH, "RISING"),
         "KEEP_GUARDS_OF_THE_DEAD": (GUARDS_PLAIN_DEATH, "STUCK"),
     },
+    "epochs": {
+        "MEMBER_NOT_ASKED": (EPOCHS, "WHOLE"),
+        "FORGOTTEN_NOT_SAID": (EPOCHS, "WHOLE"),
+        "DEAD_NOT_HEEDED": (EPOCHS_DEATH, "WHOLE"),
+        "CLOCK_NOT_COMPARED": (EPOCHS_DEATH, "WHOLE"),
+        "MEMBERS_READ_EARLY": (EPOCHS_JOINING, "WHOLE"),
+        "DEAD_LOG_LEFT_OUT": (EPOCHS_DEATH, "WHOLE"),
+        "BEGUN_AGAIN": (EPOCHS, "TOTAL"),
+        "BEGUN_UNCOMPARED": (EPOCHS, "TOTAL"),
+        "PUT_UNRECORDED": (EPOCHS, "TOTAL"),
+        "ADDED_TO_NEWEST": (EPOCHS, "EQUAL"),
+        "FINISHED_EARLY": (EPOCHS, "TOTAL"),
+        "ENDED_BY_ANOTHER": (EPOCHS, "TOTAL"),
+    },
     "stars": {
         "PARENT_NOT_EXCLUSIVE": ((), "TOTAL"),
         "PARENT_NOT_KEPT": ((), "TOTAL"),
@@ -180,11 +199,11 @@ IN_SUITE = {
 }
 
 # Variants of other models that take too long for the suite.
-SLOW = {"MEMBERS_COMPARED"}
+SLOW = {"MEMBERS_COMPARED", "BEGUN_UNCOMPARED", "PUT_UNRECORDED"}
 
 _STORY = re.compile(
-    r"(slave \d|member \d|transaction \d|a successor|a recoverer|master|builder|reader|purge|FAULT"
-    r"|[A-Z]{5,}):? "
+    r"(slave \d|member \d|keeper \d|transaction \d|a successor|a recoverer|master|builder|reader"
+    r"|purge|FAULT|[A-Z]{5,}):? "
 )
 _PROPERTY = re.compile(r"([A-Z]{5,}): ")
 
@@ -227,12 +246,14 @@ def small_cases() -> list[Case]:
     locks = [Case("locks", bounds) for bounds in (MOVING, DEATH)]
     lanes = [Case("lanes", bounds) for bounds in (LANES, LANES_DEATH)]
     guards = [Case("guards", bounds) for bounds in (GUARDS, GUARDS_PLAIN, GUARDS_JOINING)]
+    epochs = [Case("epochs", bounds) for bounds in (EPOCHS, EPOCHS_DEATH)]
     broken = (
         case
         for case in _broken_cases()
         if (case.model != "locks" or case.variant in IN_SUITE) and case.variant not in SLOW
     )
-    return [*commit, *twophase, *locks, *guards, *lanes, Case("stars", ()), *broken]
+    whole = [*commit, *twophase, *locks, *guards, *lanes, *epochs, Case("stars", ())]
+    return [*whole, *broken]
 
 
 def all_cases() -> list[Case]:
@@ -258,7 +279,18 @@ def all_cases() -> list[Case]:
         for n in range(3)
         for crashes in (0, 1)
     ]
-    return [*commit, *twophase, *locks, *guards, *lanes, Case("stars", ()), *_broken_cases()]
+    epochs = [
+        Case("epochs", bounds)
+        for bounds in (
+            ("COMMITS=3", "CRASHES=0"),
+            ("COMMITS=2", "CRASHES=0", "LAST_SNAPSHOT=3"),
+            ("COMMITS=2", "CRASHES=1"),
+            ("COMMITS=1", "CRASHES=0", "CONFIGURATION=1"),
+            ("COMMITS=1", "CRASHES=1", "LAST_SNAPSHOT=1", "CONFIGURATION=1"),
+        )
+    ]
+    whole = [*commit, *twophase, *locks, *guards, *lanes, *epochs, Case("stars", ())]
+    return [*whole, *_broken_cases()]
 
 
 def _broken_cases() -> Iterator[Case]:
