@@ -8,7 +8,8 @@ inputs.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from hornbeam_server.node.schema_plans import rebuilt_view
@@ -18,6 +19,7 @@ from hornbeam_server.schema.errors import (
     InvalidRequest,
     NotFound,
     SnapshotTooOld,
+    StalePlan,
     Unavailable,
     Unsupported,
 )
@@ -30,7 +32,9 @@ from hornbeam_server.txlayer.views.refresh_groups import (
     Finished,
     Groups,
     GroupState,
+    Plan,
     Problem,
+    SnapshotAfter,
     groups_of,
     interval_s,
     members,
@@ -273,11 +277,17 @@ class DeferredViews:
 
     # ------------------------------------------------------------ batches
 
-    async def begin(
-        self, group: str, snapshot_after: Callable[[int], Awaitable[tuple[Catalog, int]]]
-    ) -> BatchWork:
+    async def begin(self, group: str, snapshot_after: SnapshotAfter) -> BatchWork:
+        """The batch to do next, which is recorded. Raises the errors of `plan`."""
+        while True:
+            work, plan = await self.plan(group, snapshot_after)
+            with suppress(StalePlan):
+                await self.record(group, plan)
+                return work
+
+    async def plan(self, group: str, snapshot_after: SnapshotAfter) -> tuple[BatchWork, Plan]:
         """The batch to do next: the one under way, or a new one up to the result of
-        `snapshot_after`, which gets the group's `as_of`.
+        `snapshot_after`, which gets the group's `as_of`. No row of it is put before it is recorded.
 
         Raises NotFound, Unavailable; SnapshotTooOld when inputs of the batch may be gone.
         """
@@ -285,8 +295,9 @@ class DeferredViews:
         catalog = self._keeper.state.catalog
         # A recorded batch whose first snapshot is not kept any more could never be done.
         self._require_beginning(group, await self._groups.state(group), _names(catalog, group))
-        state = await self._groups.begin(group, snapshot_after)
-        batch, catalog = state.batch, self._keeper.state.catalog
+        plan = await self._groups.plan(group, snapshot_after)
+        state, catalog = plan.state, self._keeper.state.catalog
+        batch = state.batch
         assert batch is not None
         numbers = members(catalog, group)
         current = {view: n for view, n in batch.views.items() if numbers.get(view) == n}
@@ -296,7 +307,7 @@ class DeferredViews:
             self.require_held(group, batch.upto)
         versions = {batch.catalog_version, *([state.catalog_version] if refreshed else [])}
         before = [await load_catalog(self._store, v) for v in versions - {catalog.version}]
-        return BatchWork(
+        work = BatchWork(
             group,
             state.as_of if refreshed else batch.upto,
             batch.upto,
@@ -305,6 +316,12 @@ class DeferredViews:
             tuple(name for name in wanted if name not in refreshed),
             usable(before, catalog),
         )
+        return work, plan
+
+    async def record(self, group: str, plan: Plan) -> None:
+        """Record the batch of a plan, if it is new. Raises StalePlan if another process has begun
+        one since, and Unavailable."""
+        await self._groups.record(group, plan)
 
     def _require_beginning(
         self, group: str, state: GroupState, names: Iterable[str]

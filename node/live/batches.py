@@ -1,11 +1,13 @@
 """One batch of a group of live or deferred views, done by a node.
 
-    begin(n) ─ changes ─ compute ─ put ─ finish(n)
+    plan(n) ─┬─ record ────────────┬─ put ─ finish(n)
+             └─ changes ─ compute ─┘
 
 The protocol is that of `txlayer/views/refresh_groups.py`, which `hornbeam refresh` follows, too: so
 either may do a batch, or do it again. The rows that a batch puts follow from the database at the
-batch's end alone, and no query reads them before `finish`. A batch that a crash, a change of the
-schema or the close of the database ends is simply done again.
+batch's end alone, and no query reads them before `finish`. They are computed while the batch is
+recorded, and put after both. A batch that a crash, a change of the schema or the close of the
+database ends is simply done again.
 
 A batch holds nothing that others wait for: no lock, and the tables of a catalog only during a put.
 It puts nothing after a change of the schema that it has not read.
@@ -13,21 +15,22 @@ It puts nothing after a change of the schema that it has not read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 
 from hornbeam_server.maintain.deltas.batches import Writes
 from hornbeam_server.maintain.deltas.executors import FEW
 from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.bulk_access import BulkAccess
 from hornbeam_server.node.deferred_views import BatchWork, DeferredViews
-from hornbeam_server.node.live.computation import Computation
+from hornbeam_server.node.live.computation import Computation, Computed
 from hornbeam_server.node.live.lags import Lags
 from hornbeam_server.node.live.outcomes import Left, Superseded
 from hornbeam_server.node.reads import Reads
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.errors import SnapshotTooOld
+from hornbeam_server.schema.errors import SnapshotTooOld, StalePlan
 from hornbeam_server.schema.model import Refresh
-from hornbeam_server.txlayer.views.refresh_groups import Finished, GroupState, views_of
+from hornbeam_server.storage.together import all_settled
+from hornbeam_server.txlayer.views.refresh_groups import Finished, GroupState, Plan, views_of
 
 MARGIN_MS = 30_000
 """A node puts nothing when the inputs of its batch are kept for less than this time."""
@@ -75,9 +78,9 @@ class Batches:
         refreshed."""
         began = self._clock.monotonic()
         await self.require_small(group)
-        work = await self._deferred.begin(group, self.reads.snapshot_after)
+        work, plan = await self._deferred.plan(group, self.reads.snapshot_after)
         until_ms = self._clock.wall_ms() + self._deferred.use_ms(work.upto) - MARGIN_MS
-        computed = await self._computation.of(work, self._most_rows)
+        computed = await self._recorded_and_computed(work, plan)
         (_, count, oldest), self.read_logs[group] = computed.changes, computed.read_logs
         rows = 0
         for writes in computed.writes:
@@ -94,6 +97,20 @@ class Batches:
             lag_s = max(self._clock.wall_ms() - oldest, 0) / 1000
             self.lags.setdefault(group, Lags()).add(lag_s)
         return state
+
+    async def _recorded_and_computed(self, work: BatchWork, plan: Plan) -> Computed:
+        """The rows of a batch, once it is recorded. Raises Superseded if another process has
+        recorded one meanwhile, Unavailable, and the errors of `Computation.of`."""
+        both: list[Awaitable[Computed | None]] = [
+            self._deferred.record(work.group, plan),
+            self._computation.of(work, self._most_rows),
+        ]
+        try:
+            _, computed = await all_settled(both)
+        except StalePlan:
+            raise Superseded from None
+        assert computed is not None
+        return computed
 
     async def require_small(self, group: str) -> None:
         """Raises Left if Spark must do the group's next batch: it recomputes a view, or builds

@@ -15,4 +15,5 @@ class Left(Exception):
 
 
 class Superseded(Exception):
-    """The schema has changed during the batch, which begins again under the new one."""
+    """The schema has changed during the batch, which begins again under the new one; or another
+    process has begun a batch, which is done instead."""

@@ -9,6 +9,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from hornbeam_server.node.bulk_access import BulkAccess
+from hornbeam_server.node.deferred_views import DeferredViews
+from hornbeam_server.node.live.computation import Computation
 from hornbeam_server.node.live.outcomes import Left
 from hornbeam_server.schema.errors import NotFound, Unavailable
 from hornbeam_server.storage.ports import Versioned
@@ -87,6 +90,65 @@ async def test_a_batch_that_was_left_is_done_after_the_database_is_opened_again(
         await order(db, 100, 1, 7)
     async with opened(tmp_path, **LIVE) as db:
         await reached(db, begun.upto + 1)
+        await require_equal(db)
+
+
+async def test_a_batch_is_computed_while_it_is_recorded_and_put_afterwards(tmp_path, monkeypatch):
+    async with opened(tmp_path, view(), **LIVE) as db:
+        await fill(db)
+        await reached(db, db.watermark())
+        computed, recorded = asyncio.Event(), []
+        compute, record, put = Computation.of, DeferredViews.record, BulkAccess.put
+
+        async def then_computed(*arguments):
+            found = await compute(*arguments)
+            computed.set()
+            return found
+
+        async def after_computing(deferred, group, plan):
+            await computed.wait()  # without end, if it were computed later
+            await record(deferred, group, plan)
+            recorded.append(plan.state.batch.upto)
+
+        async def once_recorded(bulk, writes, upto):
+            assert upto in recorded
+            await put(bulk, writes, upto)
+
+        monkeypatch.setattr(Computation, "of", then_computed)
+        monkeypatch.setattr(DeferredViews, "record", after_computing)
+        monkeypatch.setattr(BulkAccess, "put", once_recorded)
+        state = await reached(db, await order(db, 100, 1, 7))
+        assert state.as_of in recorded
+        await require_equal(db)
+
+
+async def test_a_batch_that_another_process_has_recorded_meanwhile_is_done_instead(
+    tmp_path, monkeypatch
+):
+    async with opened(tmp_path, view(), **LIVE) as db:
+        await fill(db)
+        await reached(db, db.watermark())
+        planned, others, put = [], [], []
+        record, put_rows = DeferredViews.record, BulkAccess.put
+
+        async def second(deferred, group, plan):
+            if not others:
+                planned.append(plan.state.batch.upto)
+                monkeypatch.setattr(DeferredViews, "record", record)
+                await order(db, 101, 1, 7)
+                others.append((await db.deferred.begin(group, db.snapshot_after)).upto)
+            await record(deferred, group, plan)
+
+        async def remembered(bulk, writes, upto):
+            put.append(upto)
+            await put_rows(bulk, writes, upto)
+
+        monkeypatch.setattr(DeferredViews, "record", second)
+        monkeypatch.setattr(BulkAccess, "put", remembered)
+        await reached(db, await order(db, 100, 1, 7))
+        assert planned < others
+        assert put[0] == others[0]
+        assert planned[0] not in put
         await require_equal(db)
 
 

@@ -22,6 +22,8 @@ Each group's state is a value of the coordination service, changed by compare-an
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -224,6 +226,18 @@ def usable(catalogs: Iterable[Catalog], catalog: Catalog) -> frozenset[str]:
     return found
 
 
+SnapshotAfter = Callable[[int], Awaitable[tuple[Catalog, int]]]
+"""Returns a snapshot after the given one, and its catalog."""
+
+
+class Plan(NamedTuple):
+    """A group's state with the batch to do next. `replaces` is the version of the state that is to
+    be replaced by it; None: the batch is recorded already."""
+
+    state: GroupState
+    replaces: int | None
+
+
 class Groups:
     """The states of all groups of one database."""
 
@@ -235,21 +249,33 @@ class Groups:
         state, _ = await self._read(group)
         return state
 
-    async def begin(
-        self, group: str, snapshot_after: Callable[[int], Awaitable[tuple[Catalog, int]]]
-    ) -> GroupState:
+    async def begin(self, group: str, snapshot_after: SnapshotAfter) -> GroupState:
+        """The state with a batch: the one under way, or a new one. Raises the errors of `plan`."""
+        while True:
+            plan = await self.plan(group, snapshot_after)
+            with suppress(StalePlan):
+                await self.record(group, plan)
+                return plan.state
+
+    async def plan(self, group: str, snapshot_after: SnapshotAfter) -> Plan:
         """The state with a batch: the one under way, or a new one up to the snapshot that
         `snapshot_after(as_of)` returns, with the catalog. It is later than `as_of`. Else a process
         that reports the last batch again could end the new one before its rows are put.
 
-        Raises Unavailable, and the errors of `snapshot_after`.
+        A new batch is to be recorded. Raises Unavailable, and the errors of `snapshot_after`.
         """
         state, version = await self._read(group)
-        while state.batch is None:
-            catalog, upto = await snapshot_after(state.as_of)
-            await self._written(group, state.begun(catalog, group, upto), version)
-            state, version = await self._read(group)
-        return state
+        if state.batch is not None:
+            return Plan(state, None)
+        catalog, upto = await snapshot_after(state.as_of)
+        return Plan(state.begun(catalog, group, upto), version)
+
+    async def record(self, group: str, plan: Plan) -> None:
+        """Record the batch of a plan. No row of it may be put before the return. Raises StalePlan
+        if another process has changed the state since, and Unavailable."""
+        if plan.replaces is not None:
+            value = msgspec.json.encode(plan.state)
+            await self._coordination.write(path_of(group), value, plan.replaces)
 
     async def agree(self, group: str, upto: int, view: str, digest: str) -> None:
         """Fix the digest of the rows of `view` in this batch. After the return every process that
