@@ -29,6 +29,7 @@ from hornbeam_server.schema.catalog import (
 from hornbeam_server.schema.catalog_formats import Format, format_of
 from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.counters import Beginning
+from hornbeam_server.schema.cross_joins import with_cross_joins
 from hornbeam_server.schema.enumerations import Enumeration
 from hornbeam_server.schema.errors import Corruption, TypeMismatch
 from hornbeam_server.schema.model import (
@@ -351,7 +352,7 @@ def decode_catalog(data: bytes) -> Catalog:
         tuple(map(_index, form.indexes)),
         form.states,
         form.incarnations,
-        form.workload,
+        tuple(replace(each, sql=with_cross_joins(each.sql)) for each in form.workload),
         form.row_counts,
         form.since,
         deferred,
@@ -646,7 +647,8 @@ def _plain_view(form: _PlainForm) -> PlainView:
 def _declared(form: _DeclaredForm, columns: Iterable[_ColumnForm] = ()) -> DeclaredView:
     """A declared view with the names of its stored `columns`."""
     names = tuple(column.name for column in columns)
-    return DeclaredView(form.name, form.sql, form.interval_s, form.group, form.refresh, names)
+    sql = with_cross_joins(form.sql)
+    return DeclaredView(form.name, sql, form.interval_s, form.group, form.refresh, names)
 
 
 def _computed(form: _ComputedForm) -> Computed:
