@@ -1,7 +1,7 @@
 """`python -m tests.published [NAME…]`: try the published files whose names contain NAME.
 
-Fetches them into --folder if they are not there. Ends with 1 if something differs. --write writes
-the table of docs/sql.md.
+Fetches them into --folder if they are not there. Ends with 1 if something differs, or a file cannot
+be fetched. --write writes the table of docs/sql.md.
 """
 
 from __future__ import annotations
@@ -35,18 +35,25 @@ def main() -> int:
         if not options.names or any(name.lower() in each.name.lower() for name in options.names)
     ]
     results: list[Result] = []
+    left_out: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         with Server(Path(folder) / "postgres") as server:
             for number, each in enumerate(chosen):
                 began = time.monotonic()
                 where = Path(folder) / f"hornbeam{number}"
-                results.append(tried(each, options.folder, server, where, options.seed))
+                try:
+                    files = each.files(options.folder)
+                except OSError as error:
+                    left_out.append(f"{each.name} is left out: {error}")
+                    continue
+                results.append(tried(each, files, server, where, options.seed))
                 _print(results[-1], time.monotonic() - began)
     print(report.table(results))
     if options.write:
         report.write(results)
-    return 1 if any(result.differences for result in results) else 0
+    print(*left_out, sep="\n", file=sys.stderr)
+    return 1 if left_out or any(result.differences for result in results) else 0
 
 
 def _print(result: Result, seconds: float) -> None:

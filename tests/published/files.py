@@ -15,7 +15,7 @@ from hornbeam_server.schema.ddl.sources import Source
 
 QUERIES = Path(__file__).parent / "queries"
 TIMEOUT_S = 120.0
-_WORD = re.compile(r"'[^']*'|\b[a-z]+(?:_[a-z]+)+\b(?!\()")
+_WORD = re.compile(r"'[^']*'|\b[a-z]+(?:_[a-z]+)*\b(?!\()")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Published:
         return [self._fetched(folder, path) for path in self.paths]
 
     def _fetched(self, folder: Path, path: str) -> Path:
-        file = folder / self.repository.replace("/", "+") / path
+        file = folder / f"{self.repository.replace('/', '+')}@{self.commit[:12]}" / path
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
             url = f"https://raw.githubusercontent.com/{self.repository}/{self.commit}/{path}"
@@ -81,6 +81,30 @@ def _chinook(form: str, source: Source, **how: object) -> Published:
         (f"ChinookDatabase/DataSources/Chinook_{form}.sql",),
         "chinook",
         **how,  # type: ignore[arg-type]
+    )
+
+
+def _bytebase(dialect: str, form: str, source: Source) -> Published:
+    """Employees of Bytebase: 10 000 of the employees, in tables with names in the singular."""
+    folder = f"{form}/dataset_large"
+    loads = ("department", "employee", "dept_emp", "dept_manager", "title", "salary1")
+    loaded = tuple(f"{folder}/load_{name}.sql" for name in loads)
+    elapsed = () if source is Source.POSTGRES else (f"{folder}/show_elapsed.sql",)
+    return Published(
+        f"Employees of Bytebase, {dialect}",
+        source,
+        "bytebase/employee-sample-database",
+        "c3d0a6e1b6623b19d213b754b3a5104dcfdff65b",
+        (f"{folder}/employee.sql",),
+        "employees",
+        included=(*loaded, *elapsed),
+        renamed={
+            "employees": "employee",
+            "departments": "department",
+            "titles": "title",
+            "salaries": "salary",
+            "salary": "amount",
+        },
     )
 
 
@@ -143,6 +167,15 @@ PUBLISHED = (
         "sakila",
     ),
     Published(
+        "Pagila of 2024",
+        Source.POSTGRES,
+        "devrimgunduz/pagila",
+        "e0e35a666f31a786b9d3c06cb83799fc46db25d4",
+        ("pagila-schema.sql", "pagila-data.sql"),
+        "sakila",
+        without=("paid_of_customer",),
+    ),
+    Published(
         "Pagila of xzilla",
         Source.POSTGRES,
         "xzilla/pagila",
@@ -193,4 +226,6 @@ PUBLISHED = (
             "show_elapsed.sql",
         ),
     ),
+    _bytebase("PostgreSQL", "postgres", Source.POSTGRES),
+    _bytebase("MySQL", "mysql", Source.MYSQL),
 )

@@ -72,12 +72,13 @@ def _execute(server: Server, statement: str) -> None:
 
 
 def _run(server: Server, file: Path) -> None:
-    """Run a file, in our database instead of one that the file creates. Errors about roles that
-    do not exist and the like do not end it."""
+    """Run a file, and those that it includes, in our database instead of one that the file creates.
+    Errors about roles that do not exist and the like do not end it."""
     command = [str(binaries() / "psql"), "--quiet", "--no-psqlrc"]
     environment = os.environ | server.environment(_NAME) | _FAST
     text = _OWN_DATABASE.sub(b"", file.read_bytes())
-    subprocess.run(command, env=environment, input=text, capture_output=True, check=True)
+    where = file.parent.resolve()
+    subprocess.run(command, env=environment, input=text, cwd=where, capture_output=True, check=True)
 
 
 def _plain(db: Any) -> None:

@@ -59,10 +59,12 @@ class Result:
     differences: list[str] = field(default_factory=list)
 
 
-def tried(published: Published, folder: Path, server: Server, where: Path, seed: int) -> Result:
-    """Try a file; `folder` keeps published files, `where` gets the database."""
+def tried(
+    published: Published, files: list[Path], server: Server, where: Path, seed: int
+) -> Result:
+    """Try `files` of a published database; `where` gets the database."""
     result = Result(published)
-    url, files = client_world.embedded(where), published.files(folder)
+    url = client_world.embedded(where)
     code, _, errors = command(url, "import", *map(str, files))
     if code != 0:
         result.differences.append(f"not imported: {errors}")
