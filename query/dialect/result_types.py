@@ -32,8 +32,8 @@ _NODES: Mapping[type[exp.Expr], Kind] = {
 }
 _NAMES: Mapping[Kind, Sequence[str]] = {
     Kind.BIGINT: (
-        *("bit_length", "char_length", "character_length", "dense_rank", "ntile", "rank"),
-        *("row_number", "strpos", macro("octets")),
+        *("bit_length", "char_length", "character_length", "currval", "dense_rank", "lastval"),
+        *("nextval", "ntile", "rank", "row_number", "strpos", macro("octets")),
     ),
     Kind.INTEGER: ("ascii",),
     Kind.DOUBLE: (

@@ -153,7 +153,9 @@ def test_a_query_uses_numbers_in_its_clauses(db, sql, wanted, last):
     "sql",
     [
         "SELECT id FROM t LIMIT nextval('s')",
-        "SELECT t.id FROM t JOIN t AS u ON t.id = u.id WHERE t.id = nextval('s')",
+        "SELECT t.id FROM t JOIN t AS u ON t.id = nextval('s')",
+        "INSERT INTO t SELECT (SELECT nextval('s') + u.id) FROM t AS u",
+        "INSERT INTO t SELECT id FROM t GROUP BY id HAVING nextval('s') > 0",
         "SELECT id FROM t GROUP BY id HAVING nextval('s') > 0",
         "SELECT DISTINCT ON (id) id, nextval('s') FROM t",
         "SELECT (SELECT nextval('s') FROM t AS u WHERE u.id = t.id) FROM t",

@@ -15,7 +15,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tests.postgres import alter_statements, domain_statements, enum_statements
+from tests.postgres import (
+    alter_statements,
+    domain_statements,
+    enum_statements,
+    sequence_statements,
+)
 from tests.postgres.script_statements import STATEMENTS
 
 FIXTURE = Path(__file__).parent / "fixtures" / "scripts.json"
@@ -29,6 +34,7 @@ SCRIPTS: Mapping[str, str] = MappingProxyType(
         **enum_statements.STATEMENTS,
         **domain_statements.STATEMENTS,
         **alter_statements.STATEMENTS,
+        **sequence_statements.STATEMENTS,
         "merge": """
 CREATE TABLE stock (id INTEGER PRIMARY KEY, name TEXT NOT NULL, n INTEGER DEFAULT 7 CHECK (n >= 0))
 CREATE TABLE news (id INTEGER PRIMARY KEY, name TEXT, n INTEGER)

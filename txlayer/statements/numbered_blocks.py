@@ -8,11 +8,12 @@ reads that relation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import OutputColumn
+from hornbeam_server.query.binding.numbers_below import takes_numbers
 from hornbeam_server.query.parsing.sequence_calls import calls_in
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import Column, Relation
@@ -23,12 +24,7 @@ from hornbeam_server.txlayer.statements.write_queries import put_before
 NUMBER = Column("number", ColumnType(Kind.BIGINT), nullable=False)
 """The key of a relation with the rows of a step: the number of the row."""
 _DISTINCT = "distinct"
-Replace = Callable[[exp.Select], exp.Select]
-
-
-def takes_numbers(select: exp.Expr) -> bool:
-    """Whether the list of this SELECT calls a function of sequences."""
-    return isinstance(select, exp.Select) and any(map(calls_in, select.expressions))
+Replace = Callable[[exp.Select], exp.Expr]
 
 
 def with_inner_distinct(tree: exp.Expr) -> exp.Expr:
@@ -53,32 +49,43 @@ def _is_distinct(select: exp.Select) -> bool:
     distinct = select.args.get("distinct")
     if distinct is None or distinct.args.get("on"):
         return False
-    return takes_numbers(select)
+    return isinstance(select, exp.Select) and any(map(calls_in, select.expressions))
 
 
-def replace_blocks(tree: exp.Expr, replace: Replace) -> None:
+def replace_blocks(
+    tree: exp.Expr, replace: Replace, around: Iterable[exp.Expr] = (), kept: exp.Expr | None = None
+) -> None:
     """Replace each block below `tree` that takes numbers by the query that `replace` gives for it:
     inner blocks and parts of WITH first. `replace` gets a copy of the block that has the parts of
-    the statement's WITH before it. A part that nothing names is left out: it does not run."""
-    known: list[exp.Expr] = []
+    the statement's WITH before it: `around`, and those of `tree`. A part that nothing names is left
+    out: it does not run. Nothing is replaced in `kept`, a child of `tree`."""
+    known = list(around)
     with_ = tree.args.get("with_")
     recursive = with_ is not None and with_.args.get("recursive")
     for cte in list(with_.expressions) if with_ is not None and not recursive else ():
-        if not _is_named(tree, cte) and any(map(takes_numbers, cte.walk())):
+        if is_left_out(tree, cte):
             cte.pop()
             unlink(cte)
             continue
-        _replace_below(cte, known, replace)
+        replace_below(cte, known, replace)
         known.append(cte)
     if with_ is not None and not with_.expressions:
         tree.set("with_", None)
     for name, part in list(tree.args.items()):
         for each in part if isinstance(part, list) else [part]:
-            if name != "with_" and isinstance(each, exp.Expr):
-                _replace_below(each, known, replace)
+            if name != "with_" and isinstance(each, exp.Expr) and each is not kept:
+                replace_below(each, known, replace)
 
 
-def _replace_below(node: exp.Expr, known: Sequence[exp.Expr], replace: Replace) -> None:
+def is_left_out(tree: exp.Expr, cte: exp.Expr) -> bool:
+    """Is this a query in the statement's WITH that takes numbers, and does not run?"""
+    if not isinstance(cte.this, exp.Query) or _is_named(tree, cte):
+        return False
+    return any(map(takes_numbers, cte.walk()))
+
+
+def replace_below(node: exp.Expr, known: Sequence[exp.Expr], replace: Replace) -> None:
+    """Replace the blocks at `node` and below it."""
     for block in _blocks(node):
         alone = block.copy()
         if known:

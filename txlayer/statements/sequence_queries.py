@@ -47,9 +47,12 @@ _CONSTANTS = (
 Prepare = Callable[[exp.Expr], Subquery]
 
 
-def split(tree: exp.Expr, prepare: Prepare, catalog: Catalog) -> tuple[Subquery, Outputs | None]:
+def split(
+    tree: exp.Expr, prepare: Prepare, catalog: Catalog, columns: Sequence[OutputColumn] = ()
+) -> tuple[Subquery, Outputs | None]:
     """The query of a bound SELECT without calls, which `prepare` plans, and the columns that have
-    calls; None if it has none. Raises SqlError and its subclasses."""
+    calls; None if it has none. `columns`: those of the SELECT. Raises SqlError and its
+    subclasses."""
     if not isinstance(tree, exp.Select) or not any(map(calls_in, tree.expressions)):
         refuse_calls(tree.walk())
         return prepare(tree.copy()), None
@@ -62,7 +65,7 @@ def split(tree: exp.Expr, prepare: Prepare, catalog: Catalog) -> tuple[Subquery,
     splitting = _Splitting(query, catalog)
     refuse_calls(query.walk())
     subquery = prepare(query)
-    return subquery, splitting.outputs(subquery.prepared.columns)
+    return subquery, splitting.outputs(subquery.prepared.columns, columns)
 
 
 class _Splitting:
@@ -118,7 +121,10 @@ class _Splitting:
         for child in list(node.iter_expressions()):
             self._split(child, calls)
 
-    def outputs(self, columns: Sequence[OutputColumn]) -> Outputs:
+    def outputs(self, columns: Sequence[OutputColumn], bound: Sequence[OutputColumn]) -> Outputs:
+        """The columns with calls. `columns` are those of the query, and `bound` those of the
+        SELECT, whose types count where an expression has none of its own."""
+        typed = bound if len(bound) == self._width else ()
         types: dict[int | str, ColumnType | None] = {}
         places: dict[str, int] = {}
         for number in range(len(self._operands)):
@@ -129,14 +135,16 @@ class _Splitting:
             types.update((name, NUMBER) for name, _ in calls)
             scope = ConstantScope(types)
             compiled = compile_expression(root.this, scope)
-            of_cast = named_type(root.this.args.get("to"))
+            type_ = compiled.type if compiled is not None else None
+            if type_ is None and typed:
+                type_ = typed[position].type
             computed.append(
                 Output(
                     position,
                     tuple(SequenceValue.of(call, name, scope, root) for name, call in calls),
                     tuple((name, places[name]) for name in names),
                     ByValues(root.this, scope),
-                    of_cast if compiled is None else compiled.type,
+                    type_ or named_type(root.this.args.get("to")),
                 )
             )
         return Outputs(self._width, tuple(computed))

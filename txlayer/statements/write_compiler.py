@@ -37,6 +37,7 @@ from hornbeam_server.txlayer.statements.identity_assignments import (
     require_assignable,
     require_writable,
 )
+from hornbeam_server.txlayer.statements.numbered_blocks import with_inner_distinct
 from hornbeam_server.txlayer.statements.requests import Parameters
 from hornbeam_server.txlayer.statements.sequence_queries import split
 from hornbeam_server.txlayer.statements.truncation import truncation
@@ -87,7 +88,11 @@ from hornbeam_server.txlayer.statements.write_queries import (
     put_before,
     search_of,
 )
-from hornbeam_server.txlayer.statements.write_steps import compile_steps, has_steps
+from hornbeam_server.txlayer.statements.write_steps import (
+    compile_steps,
+    has_blocks,
+    has_writing_parts,
+)
 
 
 def compile_write(sql: str, catalog: Catalog, engine: QueryEngine) -> WritePlan:
@@ -95,10 +100,10 @@ def compile_write(sql: str, catalog: Catalog, engine: QueryEngine) -> WritePlan:
     tree = parse(sql, sequences=True)
     if names_sequences(sql):
         without_bare_queries(tree)
-        tree = without_outer_lists(tree)
+        tree = with_inner_distinct(without_outer_lists(tree))
     if isinstance(tree, exp.TruncateTable):
         return truncation(tree, sql, catalog, engine)
-    if has_steps(tree):
+    if has_writing_parts(tree) or (names_sequences(sql) and has_blocks(tree)):
         return compile_steps(tree, sql, catalog, engine, _compiled)
     return _compiled(bind_tree(tree, sql, catalog), catalog, engine)
 

@@ -25,7 +25,7 @@ from hornbeam_server.txlayer.statements.write_plans import (
     UpdatePlan,
     searches,
 )
-from hornbeam_server.txlayer.statements.write_steps import has_steps
+from hornbeam_server.txlayer.statements.write_steps import has_writing_parts
 
 _WRITES = (exp.Insert, exp.Update, exp.Delete, exp.Merge)
 
@@ -36,10 +36,9 @@ def write_explanation(sql: str, catalog: Catalog, engine: QueryEngine) -> Explan
         return None
     plan = compile_write(sql, catalog, engine)
     assert not isinstance(plan, TruncatePlan)
-    parts = list(_parts(plan))
+    parts = plan.parts if isinstance(plan, StepsPlan) else (plan,)
     plans = [part for part in parts if not isinstance(part, Subquery)]
-    queries = [[part] if isinstance(part, Subquery) else searches(part) for part in parts]
-    found = [query.prepared.explain() for listed in queries for query in listed]
+    found = [query.prepared.explain() for part in parts for query in searches(part)]
     return Explanation(
         sql=sql,
         rewritten=sql,
@@ -56,20 +55,11 @@ def write_explanation(sql: str, catalog: Catalog, engine: QueryEngine) -> Explan
     )
 
 
-def _parts(plan: RowPlan | StepsPlan) -> Iterator[RowPlan | Subquery]:
-    """The writes of a statement, of which WITH may have some, and its query behind them."""
-    if not isinstance(plan, StepsPlan):
-        yield plan
-        return
-    yield from (step.plan for step in plan.steps)
-    yield plan.last if isinstance(plan.last, Subquery) else plan.last.plan
-
-
 def _writes(sql: str) -> bool:
     tree = parse(sql, sequences=True)
     try:
         return isinstance(tree, _WRITES) or (
-            not isinstance(tree, exp.TruncateTable) and has_steps(tree)
+            not isinstance(tree, exp.TruncateTable) and has_writing_parts(tree)
         )
     finally:
         unlink(tree)

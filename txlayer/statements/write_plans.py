@@ -391,10 +391,21 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class StepsPlan:
-    """The plan of a statement whose WITH writes: its steps in order, and the statement itself."""
+class Block:
+    """A query that is a part of a statement, and takes numbers from sequences for `outputs`.
+    `rows` is the relation that takes its rows."""
 
-    steps: tuple[Step, ...]
+    query: Subquery
+    outputs: Outputs
+    rows: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepsPlan:
+    """The plan of a statement whose WITH writes, or whose parts take numbers: its steps in order,
+    and the statement itself."""
+
+    steps: tuple[Step | Block, ...]
     last: Step | Subquery
     bound: BoundQuery
     readers: tuple[Reader, ...]
@@ -403,16 +414,25 @@ class StepsPlan:
     @property
     def sources(self) -> frozenset[str]:
         """Names of the relations and views that the searches of all steps read."""
-        last = [self.last] if isinstance(self.last, Subquery) else searches(self.last.plan)
-        found = [*last, *(query for step in self.steps for query in searches(step.plan))]
+        found = [query for part in self.parts for query in searches(part)]
         return frozenset[str]().union(*(query.prepared.sources for query in found))
+
+    @property
+    def parts(self) -> tuple[RowPlan | Subquery, ...]:
+        """The writes and the queries of the statement."""
+        last = self.last if isinstance(self.last, Subquery) else self.last.plan
+        steps = (each.query if isinstance(each, Block) else each.plan for each in self.steps)
+        return (*steps, last)
 
 
 WritePlan = RowPlan | TruncatePlan | StepsPlan
 
 
-def searches(plan: RowPlan) -> Iterator[Subquery]:
+def searches(plan: RowPlan | Subquery) -> Iterator[Subquery]:
     """The queries that a plan runs: for values, and for its rows."""
+    if isinstance(plan, Subquery):
+        yield plan
+        return
     yield from (each.query for each in value_queries(plan) if isinstance(each, ValueQuery))
     match plan:
         case InsertPlan(query=Subquery() as query) | MergePlan(query=query):

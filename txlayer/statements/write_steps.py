@@ -1,8 +1,10 @@
-"""Compilation of WITH whose parts write: `WITH moved AS (DELETE … RETURNING *) INSERT INTO …`.
+"""Compilation of statements with parts that write or take numbers from sequences.
 
-Each part that writes is a step with a plan of its own; the statement behind WITH is the last. A
-step leaves what its RETURNING gives in a relation that exists while the statement runs. The later
-steps read it: their catalog has the relation, and the CTE of the step selects its columns.
+Each part of WITH that writes (`WITH moved AS (DELETE … RETURNING *) INSERT INTO …`) and each block
+of a write that takes numbers (`INSERT INTO t SELECT … FROM (SELECT nextval('s') …)`) is a step with
+a plan of its own; the statement itself is the last. A step leaves the rows of its RETURNING or of
+its query in a relation that exists while the statement runs. The later steps read it: their catalog
+has the relation, and a query of its columns takes the place of the part.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.algebra import BoundStatement, StatementKind
 from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
+from hornbeam_server.query.binding.numbers_below import takes_numbers, uses_numbers
 from hornbeam_server.query.binding.parameters import readers
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.parsing.placeholders import Parameter
@@ -24,9 +27,17 @@ from hornbeam_server.schema.errors import SqlError, Unsupported
 from hornbeam_server.schema.model import Column, Relation
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.types import ColumnType
-from hornbeam_server.txlayer.statements.numbered_blocks import NUMBER, query_of
+from hornbeam_server.txlayer.statements.numbered_blocks import (
+    NUMBER,
+    is_left_out,
+    query_of,
+    replace_below,
+    replace_blocks,
+)
+from hornbeam_server.txlayer.statements.numbered_planning import Blocks
 from hornbeam_server.txlayer.statements.write_parameters import NOW, with_one_now
 from hornbeam_server.txlayer.statements.write_plans import (
+    Block,
     Returning,
     RowPlan,
     Step,
@@ -39,18 +50,25 @@ WRITES = (exp.Insert, exp.Update, exp.Delete)
 Compile = Callable[[BoundQuery, Catalog, QueryEngine], RowPlan]
 
 
-def has_steps(tree: exp.Expr) -> bool:
+def has_writing_parts(tree: exp.Expr) -> bool:
     """Whether a part of the statement's WITH writes."""
-    with_ = tree.args.get("with_")
-    return with_ is not None and any(isinstance(cte.this, WRITES) for cte in with_.expressions)
+    return any(isinstance(cte.this, WRITES) for cte in _parts(tree.args.get("with_")))
+
+
+def has_blocks(tree: exp.Expr) -> bool:
+    """Whether a write has a block that takes numbers. INSERT … SELECT needs none for its list."""
+    source = tree.args.get("expression")
+    if isinstance(tree, exp.Insert) and isinstance(source, exp.Select) and uses_numbers(source):
+        return True
+    return any(takes_numbers(each) for each in tree.find_all(exp.Select) if each is not source)
 
 
 def compile_steps(
     tree: exp.Expr, sql: str, catalog: Catalog, engine: QueryEngine, compile_: Compile
 ) -> StepsPlan:
-    """The plan of a statement whose WITH has parts that write. `compile_` makes the plan of a bound
-    write. Raises SqlError and its subclasses."""
-    with_ = tree.args["with_"]
+    """The plan of a statement with parts that write, or of a write with blocks that take numbers.
+    `compile_` makes the plan of a bound write. Raises SqlError and its subclasses."""
+    with_ = tree.args.get("with_") or exp.With(expressions=[])
     compiler = _Compiler(sql, catalog, engine, compile_)
     try:
         return compiler.steps(tree, with_)
@@ -59,10 +77,14 @@ def compile_steps(
             unlink(each)
 
 
+def _parts(with_: exp.With | None) -> list[exp.Expr]:
+    return with_.expressions if with_ is not None else []
+
+
 class _Compiler:
     def __init__(self, sql: str, catalog: Catalog, engine: QueryEngine, compile_: Compile) -> None:
         self._sql = sql
-        self._catalog = catalog
+        self._blocks = Blocks(sql, catalog, engine.prepare_bound, [])
         self._engine = engine
         self._compile = compile_
         self.known: list[exp.Expr] = []
@@ -70,20 +92,29 @@ class _Compiler:
         self._silent: set[str] = set()
         """The names of steps without RETURNING."""
         self._keys: dict[int | str, None] = {}
+        self._steps: list[Step | Block] = []
+
+    @property
+    def _catalog(self) -> Catalog:
+        """The catalog for the steps that follow."""
+        return self._blocks.catalog
 
     def steps(self, tree: exp.Expr, with_: exp.With) -> StepsPlan:
         if with_.args.get("recursive"):
             raise Unsupported(
-                "WITH RECURSIVE with a part that writes is not supported.",
-                cure="Leave RECURSIVE out, or send the write as a statement of its own.",
+                "WITH RECURSIVE with a part that writes or takes numbers is not supported.",
+                cure="Leave RECURSIVE out, or send the part as a statement of its own.",
             )
+        parts = [cte for cte in with_.expressions if not is_left_out(tree, cte)]
         tree.set("with_", None)
-        steps: list[Step] = []
-        for cte in with_.expressions:
+        for cte in parts:
             if isinstance(cte.this, WRITES):
-                steps.append(self._step(cte, len(steps)))
+                self._take_blocks(cte.this)
+                self._steps.append(self._step(cte, len(self._steps)))
             else:
+                replace_below(cte, self.known, self._block)
                 self.known.append(cte.copy())
+        self._take_blocks(tree)
         last = self._last(tree)
         names = sorted(self._keys, key=lambda key: (isinstance(key, str), key))
         statement = BoundStatement(
@@ -91,7 +122,34 @@ class _Compiler:
         )
         types = MappingProxyType(dict.fromkeys(names))
         bound = BoundQuery(statement, exp.Null(), (), types, MappingProxyType({}))
-        return StepsPlan(tuple(steps), last, bound, readers(bound, ColumnType.comparand))
+        return StepsPlan(tuple(self._steps), last, bound, readers(bound, ColumnType.comparand))
+
+    def _take_blocks(self, tree: exp.Expr) -> None:
+        """Make steps of the blocks of a write, or of the query behind WITH."""
+        source = tree.args.get("expression") if isinstance(tree, exp.Insert) else None
+        if not isinstance(source, exp.Select):
+            replace_blocks(tree, self._block, self.known)
+            return
+        replace_blocks(source, self._block, self.known)
+        if uses_numbers(source):
+            alone = source.copy()
+            self._put_known_before(alone)
+            tree.set("expression", self._blocks.bound(alone).ast)
+            unlink(source)
+            self._add_blocks()
+        replace_blocks(tree, self._block, self.known, kept=tree.expression)
+
+    def _block(self, block: exp.Select) -> exp.Expr:
+        query = self._blocks.step(block)
+        self._add_blocks()
+        return query
+
+    def _add_blocks(self) -> None:
+        """Make steps of the blocks that have been planned since the last call."""
+        blocks = self._blocks.blocks
+        for block in blocks[sum(isinstance(step, Block) for step in self._steps) :]:
+            self._keys.update(dict.fromkeys(block.query.uses.values()))
+            self._steps.append(block)
 
     def _step(self, cte: exp.Expr, number: int) -> Step:
         plan, uses = self._write(cte.this)
@@ -103,7 +161,7 @@ class _Compiler:
         relation = _relation_of(returning, f"written.{number}", cte.alias)
         schema = catalog.schema
         schema = replace(schema, relations=(*schema.relations, relation))
-        self._catalog = replace(catalog, schema=schema)
+        self._blocks.catalog = replace(catalog, schema=schema)
         self.known.append(_reading(cte, relation, returning.columns))
         return Step(plan, uses, catalog, relation.name)
 
@@ -127,11 +185,14 @@ class _Compiler:
 
     def _named(self, tree: exp.Expr) -> dict[str, int | str]:
         """Give a step the CTEs before it, and its parameters names."""
-        if self.known:
-            put_before(exp.With(expressions=[cte.copy() for cte in self.known]), tree)
+        self._put_known_before(tree)
         uses = name_parameters(tree)
         self._keys.update(dict.fromkeys(uses.values()))
         return uses
+
+    def _put_known_before(self, tree: exp.Expr) -> None:
+        if self.known:
+            put_before(exp.With(expressions=[cte.copy() for cte in self.known]), tree)
 
     def _require_returning(self, tree: exp.Expr) -> None:
         for table in tree.find_all(exp.Table):

@@ -307,8 +307,8 @@ class Transaction:
         """Run a bound statement. `others`: see `_insert`; for an INSERT only."""
         match plan:
             case StepsPlan():
-                given = bound.parameters
-                return await run_steps(plan, given, self._searches, self._run_step, budget)
+                own = self._searches, self._identity, self._run_step
+                return await run_steps(plan, bound.parameters, budget, *own)
             case TruncatePlan():
                 return StatementResult(await self._truncate(plan))
             case InsertPlan():

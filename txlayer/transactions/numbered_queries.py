@@ -7,17 +7,14 @@ their rows.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence, Set
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn, bind_tree
-from hornbeam_server.query.engine import PreparedQuery, QueryStream
+from hornbeam_server.query.engine import QueryStream
 from hornbeam_server.query.explain import Explanation
-from hornbeam_server.query.parsing.numbers_below import put_numbers_below
 from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.query.parsing.placeholders import parameter_key
 from hornbeam_server.query.parsing.sequence_calls import (
@@ -27,37 +24,20 @@ from hornbeam_server.query.parsing.sequence_calls import (
     without_outer_lists,
 )
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.errors import SqlError, UnknownName
+from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.turns import made
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.snapshot import RowReader
 from hornbeam_server.txlayer.statements.identity_columns import Numbers
-from hornbeam_server.txlayer.statements.numbered_blocks import (
-    query_of,
-    relation_of,
-    replace_blocks,
-    with_inner_distinct,
-)
+from hornbeam_server.txlayer.statements.numbered_blocks import replace_blocks, with_inner_distinct
+from hornbeam_server.txlayer.statements.numbered_planning import Blocks, Prepare, completed
 from hornbeam_server.txlayer.statements.requests import Parameters
 from hornbeam_server.txlayer.statements.sequence_outputs import Outputs
-from hornbeam_server.txlayer.statements.sequence_queries import split
-from hornbeam_server.txlayer.statements.write_plans import Subquery
-from hornbeam_server.txlayer.statements.write_queries import name_parameters
+from hornbeam_server.txlayer.statements.write_plans import Block, Subquery
 from hornbeam_server.txlayer.transactions.byte_limits import budget_of_reads
 from hornbeam_server.txlayer.transactions.steps import WithRows
 from hornbeam_server.txlayer.transactions.workspace import gathered
-
-Prepared = Callable[[BoundQuery, Catalog], PreparedQuery]
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """A block that runs before the rest, and leaves its rows in `relation`."""
-
-    query: Subquery
-    outputs: Outputs
-    relation: str
 
 
 class NumberedQuery:
@@ -65,7 +45,7 @@ class NumberedQuery:
 
     def __init__(
         self,
-        blocks: Sequence[_Block],
+        blocks: Sequence[Block],
         query: Subquery,
         outputs: Outputs | None,
         parameters: int,
@@ -75,7 +55,7 @@ class NumberedQuery:
         """`blocks` run before `query`, whose own columns with calls are `outputs`. `parameters`:
         how many the statement has. `catalog` is the one in force, without those of the blocks."""
         every = [*(block.query for block in blocks), query]
-        own = {block.relation for block in blocks}
+        own = {block.rows for block in blocks}
         prepared = [each.prepared for each in every]
         self.locking = query.prepared.locking
         self.catalog = catalog
@@ -102,7 +82,7 @@ class NumberedQuery:
         for block in self._blocks:
             stream = await self._started(block.query, block.outputs, reader, named, deadline, None)
             found = await gathered(stream, "a subquery", budget_of_reads())
-            rows[block.relation] = await made((n, *row) for n, row in enumerate(found))
+            rows[block.rows] = await made((n, *row) for n, row in enumerate(found))
         return await self._started(self._query, self._outputs, reader, named, deadline, max_rows)
 
     async def _started(
@@ -119,7 +99,7 @@ class NumberedQuery:
         if outputs is None:
             return stream
         rows = self._completed(stream, outputs)
-        return QueryStream(_columns(stream.columns, outputs), rows, None, deadline, max_rows)
+        return QueryStream(completed(stream.columns, outputs), rows, None, deadline, max_rows)
 
     def explain(
         self, parameters: Parameters | None = None, *, notes: Sequence[str] = ()
@@ -153,73 +133,23 @@ class NumberedQuery:
                 yield await outputs.rows(batch, self._numbers, engine)
 
 
-def _columns(found: Sequence[OutputColumn], outputs: Outputs) -> tuple[OutputColumn, ...]:
-    types = {output.position: output.type for output in outputs.computed}
-    return tuple(
-        OutputColumn(column.name, types.get(position, column.type))
-        for position, column in enumerate(found[: outputs.width])
-    )
-
-
 def numbered_query(
     sql: str,
     catalog: Catalog,
     numbers: Numbers,
-    prepare: Prepared,
+    prepare: Prepare,
 ) -> NumberedQuery:
     """Plan a SELECT that calls functions of sequences. `prepare` plans a bound query. The values of
     currval and lastval are those before the statement, except in lists that take numbers. Raises
     SqlError and its subclasses."""
     tree = without_outer_lists(parse(sql, sequences=True))
-    put_numbers_below(tree)
     _put_values(tree, catalog, numbers)
     wanted = len(set(map(parameter_key, tree.find_all(exp.Placeholder))))
-    planner = _Planner(sql, catalog, prepare)
+    planner = Blocks(sql, catalog, prepare, [])
     tree = with_inner_distinct(tree)
     replace_blocks(tree, planner.step)
     query, outputs = planner.split(tree)
     return NumberedQuery(planner.blocks, query, outputs, wanted, numbers, catalog)
-
-
-class _Planner:
-    """Plans the blocks of a statement, each over a catalog that has the relations of those before
-    it."""
-
-    def __init__(self, sql: str, catalog: Catalog, prepare: Prepared) -> None:
-        self._sql, self._catalog, self._prepare = sql, catalog, prepare
-        self.blocks: list[_Block] = []
-
-    def split(self, tree: exp.Expr) -> tuple[Subquery, Outputs | None]:
-        """The query of a SELECT without calls, and its columns that have calls."""
-        catalog = self._catalog
-
-        def prepared(query: exp.Expr) -> Subquery:
-            uses = name_parameters(query)
-            return Subquery(self._prepare(bind_tree(query, self._sql, catalog), catalog), uses)
-
-        bound = bind_tree(tree, self._sql, catalog)
-        try:
-            return split(bound.ast, prepared, catalog)
-        finally:
-            unlink(bound.ast)
-
-    def step(self, block: exp.Select) -> exp.Select:
-        """Plan a block. Returns the query of its rows."""
-        try:
-            query, outputs = self.split(block)
-        except UnknownName as error:
-            raise UnknownName(
-                error.message,
-                cure="A subquery that takes numbers cannot name columns of the query around it.",
-            ) from None
-        assert outputs is not None, "a block has calls"
-        columns = _columns(query.prepared.columns, outputs)
-        relation = relation_of(f"numbered.{len(self.blocks)}", columns)
-        schema = self._catalog.schema
-        schema = replace(schema, relations=(*schema.relations, relation))
-        self._catalog = replace(self._catalog, schema=schema)
-        self.blocks.append(_Block(query, outputs, relation.name))
-        return query_of(relation, [column.name for column in columns])
 
 
 def _distinct(lists: Iterable[Sequence[str]], without: Set[str]) -> tuple[str, ...]:

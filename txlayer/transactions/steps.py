@@ -1,4 +1,4 @@
-"""Execution of WITH whose parts write (`write_steps`).
+"""Execution of statements with parts that write or take numbers (`write_steps`).
 
 All steps read the state before the statement, as in PostgreSQL: the rows of one step reach the
 others by its RETURNING alone.
@@ -14,8 +14,10 @@ from hornbeam_server.schema.turns import made
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.snapshot import RowReader, RowVersion
+from hornbeam_server.txlayer.statements.identity_columns import Numbers
 from hornbeam_server.txlayer.statements.requests import Parameters, Statement, StatementResult
-from hornbeam_server.txlayer.statements.write_plans import Step, StepsPlan, Subquery
+from hornbeam_server.txlayer.statements.write_plans import Block, Step, StepsPlan, Subquery
+from hornbeam_server.txlayer.transactions.byte_limits import budget_of_reads
 from hornbeam_server.txlayer.transactions.searches import Searches
 from hornbeam_server.txlayer.transactions.value_queries import named_parameters
 from hornbeam_server.txlayer.transactions.workspace import gathered
@@ -24,9 +26,15 @@ Run = Callable[[Step, Statement], Awaitable[StatementResult]]
 
 
 async def run_steps(
-    plan: StepsPlan, parameters: Parameters, searches: Searches, run: Run, returned: Budget
+    plan: StepsPlan,
+    parameters: Parameters,
+    returned: Budget,
+    searches: Searches,
+    numbers: Numbers,
+    run: Run,
 ) -> StatementResult:
-    """Run the steps in their order. `run` runs one, `returned` limits the rows of the result."""
+    """Run the steps in their order. `returned` limits the rows of the result, and `run` runs a
+    write."""
     given = named_parameters(parameters)
 
     def statement(step: Step) -> Statement:
@@ -37,12 +45,24 @@ async def run_steps(
     catalog = plan.last.catalog if isinstance(plan.last, Step) else plan.last.prepared.catalog
     with searches.reading(WithRows(before, rows, catalog)):
         for step in plan.steps:
+            if isinstance(step, Block):
+                found = await _rows_of(step, given, searches, numbers)
+                rows[step.rows] = await made((n, *row) for n, row in enumerate(found))
+                continue
             result = await run(step, statement(step))
             if step.rows is not None:
                 rows[step.rows] = await made((n, *row) for n, row in enumerate(result.rows))
         if isinstance(plan.last, Step):
             return await run(plan.last, statement(plan.last))
         return await _selected(plan.last, given, searches, returned)
+
+
+async def _rows_of(
+    block: Block, given: Parameters, searches: Searches, numbers: Numbers
+) -> Sequence[Row]:
+    stream = await searches.run(block.query, given)
+    found = await gathered(stream, "a subquery", budget_of_reads())
+    return await block.outputs.rows(found, numbers, block.query.prepared.engine)
 
 
 def _named(uses: Mapping[str, int | str], given: Mapping[int | str, Value]) -> dict[str, Value]:
