@@ -519,13 +519,15 @@ class Reads:
         Unavailable."""
         try:
             async with self.at(bookmark=earlier + 1, strong=True) as (state, at):
-                return state.catalog, at
+                if at > earlier:
+                    return state.catalog, at
+            why = "a change of the schema is under way"
         except InvalidRequest:
             self._ownership.require_owner()
-            raise Unavailable(
-                f"There is no snapshot after {earlier} yet: the clocks of the nodes are behind it.",
-                cure="Ask again in a moment.",
-            ) from None
+            why = "the clocks of the nodes are behind it"
+        raise Unavailable(
+            f"There is no snapshot after {earlier} yet: {why}.", cure="Ask again in a moment."
+        )
 
     def explain(
         self, sql: str, parameters: Parameters | None = None, *, use_views: bool = True

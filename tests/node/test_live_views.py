@@ -152,6 +152,16 @@ async def test_a_batch_that_another_process_has_recorded_meanwhile_is_done_inste
         await require_equal(db)
 
 
+async def test_no_batch_ends_where_it_begins_while_the_schema_changes(tmp_path):
+    """The watermark stays below the timestamp of a change until the change is in force."""
+    async with opened(tmp_path, view(), resident_refresh=False) as db:
+        await fill(db)
+        async with db.committer.held() as at:
+            with pytest.raises(Unavailable, match="a change of the schema is under way"):
+                await db.snapshot_after(at - 1)
+        assert (await db.snapshot_after(at - 1))[1] >= at
+
+
 async def test_a_restored_backup_catches_up_from_its_own_snapshot(tmp_path):
     async with opened(tmp_path, view(), **LIVE) as db:
         await fill(db)
