@@ -132,8 +132,8 @@ hostile: $(READY)  ## attack a server with hostile SQL: MINUTES=60 SEED=1, FAMIL
 fuzz: $(READY)  ## fuzz REST and SQL for longer than the suite does: EXAMPLES=1000 FUZZ_SEED=1
 	@FUZZ_EXAMPLES=$(EXAMPLES) FUZZ_SEED=$(FUZZ_SEED) $(BIN)/python -m pytest tests/fuzz
 
-serve: $(READY)  ## serve the database in DATA on 127.0.0.1:8780
-	@$(BIN)/hornbeam serve --data $(DATA)
+serve: $(READY)  ## serve the database in DATA on 127.0.0.1:8780, and to clients of PostgreSQL at POSTGRESQL_PORT=5432
+	@$(BIN)/hornbeam serve --data $(DATA) $(addprefix --postgresql-port ,$(POSTGRESQL_PORT))
 
 cluster: $(READY)  ## HBase, HDFS and ZooKeeper on this machine: REGION_SERVERS=, DATA_NODES=
 	@$(BIN)/hornbeam cluster up --dir $(CLUSTER) $(addprefix --region-servers ,$(REGION_SERVERS)) \

@@ -28,6 +28,7 @@ from pydantic import ValidationError
 from hornbeam_server import __version__
 from hornbeam_server.api.rest.app import create_app
 from hornbeam_server.api.rest.http_protocol import HEAD_S, BoundedProtocol, room_for
+from hornbeam_server.api.rest.wire_gate import listener_of
 from hornbeam_server.api.security.tls import node_contexts, renew, require_safe, server_context
 from hornbeam_server.api.supervisor import Supervisor
 from hornbeam_server.node import logging_setup
@@ -35,10 +36,12 @@ from hornbeam_server.node.adapters import cluster_ports, session
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.node import Node, Serving
 from hornbeam_server.node.settings import Settings, load_settings, require_known
+from hornbeam_server.pgwire.server.listener import Listener
 from hornbeam_server.query.workers.processes import FORK_SERVER
 from hornbeam_server.schema.allocator import keep_trimmed, return_freed_memory
 from hornbeam_server.schema.collector import collect_when_calm, settle_collector, spare_present
 from hornbeam_server.schema.errors import Corruption, HornbeamError, InvalidRequest, Unavailable
+from hornbeam_server.schema.model import DATABASE
 from hornbeam_server.storage.codec.implementation import implementation
 from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.storage.tcp.peers import Tls
@@ -103,6 +106,11 @@ def _supervise(settings: Settings) -> None:
             "workers.",
             cure="Leave workers at 1: long statements run in processes of their own "
             '(query_places) all the same. For more cores, set store = "hbase" (docs/nodes.md).',
+        )
+    if settings.postgresql_port == 0:
+        raise InvalidRequest(
+            "Workers share one port of PostgreSQL's protocol, so 0 cannot pick it.",
+            cure="Choose postgresql_port, such as 5432.",
         )
     for name in ("worker_port", "peer_port"):
         if (first := getattr(settings, name)) and first + settings.workers - 1 > HIGHEST_PORT:
@@ -183,7 +191,11 @@ async def run(
     context, tls = server_context(settings), node_contexts(settings)
     FORK_SERVER.start()
     trimming = asyncio.ensure_future(keep_trimmed())
-    with contextlib.closing(_listen(settings)) as listening, _cancelled_at_the_end(trimming):
+    with (
+        contextlib.closing(_listen(settings)) as listening,
+        _wire_socket(settings) as wire_socket,
+        _cancelled_at_the_end(trimming),
+    ):
         url = _url(listening, secure=context is not None)
         address = settings.address or url
         if shared is not None:
@@ -191,8 +203,10 @@ async def run(
         embedded = settings.store == "embedded"
         opened = _embedded(settings) if embedded else _node(settings, address, tls)
         async with opened as (serving, ended):
+            app = create_app(settings, serving)
+            wire = None if wire_socket is None else listener_of(app, settings, context)
             config = uvicorn.Config(
-                create_app(settings, serving),
+                app,
                 http=BoundedProtocol,
                 ws="none",
                 limit_concurrency=room_for(settings.max_connections) + 1,
@@ -202,7 +216,13 @@ async def run(
                 ssl_context_factory=None if context is None else _handing_out(context),
                 proxy_headers=settings.tls_by_proxy,
             )
-            server = _Server(config, lambda: started(url), serving.end_lasting)
+
+            def announce() -> None:
+                if wire_socket is not None:
+                    _announce_wire(wire_socket)
+                started(url)
+
+            server = _Server(config, announce, serving.end_lasting, wire, wire_socket)
             ended.add_done_callback(lambda _: setattr(server, "should_exit", True))
             loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -256,9 +276,16 @@ class _Server(uvicorn.Server):
     so that the database is closed before the process ends."""
 
     def __init__(
-        self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], None]
+        self,
+        config: uvicorn.Config,
+        started: Callable[[], None],
+        ending: Callable[[], None],
+        wire: Listener | None,
+        wire_socket: socket.socket | None,
     ) -> None:
         super().__init__(config)
+        self._wire = wire
+        self._wire_socket = wire_socket
         self._on_started = started
         self._on_ending = ending
 
@@ -274,10 +301,17 @@ class _Server(uvicorn.Server):
                 ssl_handshake_timeout=None if tls is None else HEAD_S,
             )
             self.servers.append(server)
+        if self._wire is not None and self._wire_socket is not None:
+            protocol, listening = self._wire.protocol, self._wire_socket
+            self.servers.append(await loop.create_server(protocol, sock=listening))
         self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._on_ending()
+        if self._wire is not None:
+            for server in self.servers:
+                server.close()
+            await self._wire.close(GRACE_S)
         await super().shutdown(sockets)
 
     def _protocol(self) -> BoundedProtocol:
@@ -313,13 +347,28 @@ def _end_without(supervisor: Connection, server: uvicorn.Server) -> None:
 
 def _listen(settings: Settings, *, shared: bool = False) -> socket.socket:
     """A socket that listens where the settings say. `shared`: other workers listen there, too."""
+    return _listen_at(settings, settings.port, shared=shared)
+
+
+@contextlib.contextmanager
+def _wire_socket(settings: Settings) -> Iterator[socket.socket | None]:
+    """A socket for PostgreSQL's protocol, which all workers share; None without a port for it."""
+    if settings.postgresql_port is None:
+        yield None
+        return
+    shared = settings.workers > 1
+    with contextlib.closing(_listen_at(settings, settings.postgresql_port, shared=shared)) as found:
+        yield found
+
+
+def _listen_at(settings: Settings, port: int, *, shared: bool) -> socket.socket:
     family = _family(settings)
     try:
         return socket.create_server(
-            (settings.host, settings.port), family=family, backlog=2_048, reuse_port=shared
+            (settings.host, port), family=family, backlog=2_048, reuse_port=shared
         )
     except OSError as error:
-        raise _not_free(settings, error) from None
+        raise _not_free(settings, port, error) from None
 
 
 def _reserve(settings: Settings) -> socket.socket:
@@ -337,7 +386,7 @@ def _reserve(settings: Settings) -> socket.socket:
             reserved.bind((settings.host, port))
         except OSError as error:
             reserved.close()
-            raise _not_free(settings, error) from None
+            raise _not_free(settings, settings.port, error) from None
         return reserved
 
 
@@ -345,9 +394,9 @@ def _family(settings: Settings) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in settings.host else socket.AF_INET
 
 
-def _not_free(settings: Settings, error: OSError) -> Unavailable:
+def _not_free(settings: Settings, port: int, error: OSError) -> Unavailable:
     return Unavailable(
-        f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}.",
+        f"Cannot listen on {settings.host}:{port}: {error.strerror}.",
         cure="Stop what listens there, or choose another port (0: any free one).",
     )
 
@@ -375,6 +424,11 @@ def _begun(url: str) -> None:
 def _announce(url: str, workers: int = 1) -> None:
     with_workers = f" with {workers} workers" if workers > 1 else ""
     print(f"Hornbeam {__version__} listens on {url}{with_workers} (API: {url}/docs)", flush=True)
+
+
+def _announce_wire(listening: socket.socket) -> None:
+    url = _url_of("postgresql", *listening.getsockname()[:2])
+    print(f"Clients of PostgreSQL connect to {url}/{DATABASE}", flush=True)
 
 
 def _exit(code: int, message: str) -> NoReturn:

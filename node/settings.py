@@ -50,6 +50,13 @@ class Settings(BaseSettings):
     port: int = Field(
         8780, ge=0, le=65_535, description="TCP port to listen on; 0 picks a free port."
     )
+    postgresql_port: int | None = Field(
+        None,
+        ge=0,
+        le=65_535,
+        description="TCP port to listen on for clients of PostgreSQL's protocol, at the same host; "
+        "0 picks a free port. Empty: none.",
+    )
     workers: int = Field(
         1,
         ge=1,

@@ -35,7 +35,7 @@ from hornbeam_server.query.duckdb_plan import ResidualPlan
 from hornbeam_server.query.execution.direct import Attempts, is_direct, rows_directly
 from hornbeam_server.query.execution.loops import NativePlan, TooManyRows
 from hornbeam_server.query.execution.measures import Measures, begins
-from hornbeam_server.query.explain import Explanation, Ran, explain
+from hornbeam_server.query.explain import Explanation, Ran, described, explain
 from hornbeam_server.query.optimizer.plain_views import with_merged_views
 from hornbeam_server.query.optimizer.rewrite import Rewritten, rewrite
 from hornbeam_server.query.parsing.locking import LOCKING
@@ -452,21 +452,14 @@ class PreparedQuery:
                 query, _ = self._with_literals(parameters)
                 return query.explain(notes=notes)
         found = explain(self.sql, self.catalog, self.rewritten, self.plan, notes)
-        return replace(found, output=self._output())
+        return replace(found, **described(self.columns, self._bound))
 
     def explain_run(self, measures: Measures, rows: int, ms: float) -> Explanation:
         """The description of a run of this query, which gave `rows` in `ms` milliseconds."""
         plan = measures.plan
         found = explain(self.sql, self.catalog, self.rewritten, plan, measures=measures)
         ran = Ran(rows, ms, measures.seconds * 1000)
-        return replace(found, output=self._output(), ran=ran)
-
-    def _output(self) -> tuple[str, ...]:
-        """The columns of the result, each with its type if binding knows it."""
-        return tuple(
-            column.name if column.type is None else f"{column.name} {column.type.sql()}"
-            for column in self.columns
-        )
+        return replace(found, **described(self.columns, self._bound), ran=ran)
 
     @property
     def answered_by(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.duckdb_plan import ResidualPlan
 from hornbeam_server.query.execution.loops import NativePlan
@@ -15,6 +16,7 @@ from hornbeam_server.query.optimizer.rewrite import Rewritten
 from hornbeam_server.query.planner import Plan
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.trees import written
+from hornbeam_server.schema.types import ColumnType
 
 _READS = {
     Reach.POINT: "row by key of",
@@ -100,11 +102,54 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Typed:
+    """A column of the result, or a parameter (its number, from 0, or its name), with the name of
+    its type; "" if binding does not know it."""
+
+    name: str
+    type: str
+
+
+def typed(name: int | str, type_: ColumnType | None) -> Typed:
+    return Typed(str(name), "" if type_ is None else type_.ddl())
+
+
+def typed_columns(columns: Sequence[OutputColumn]) -> tuple[Typed, ...]:
+    """The columns of a result, each with its type if binding knows it."""
+    return tuple([typed(column.name, column.type) for column in columns])
+
+
+def described(columns: Sequence[OutputColumn], bound: BoundQuery) -> dict[str, Any]:
+    """The members of an explanation about the columns and the parameters of a query."""
+    output = tuple(c.name if c.type is None else f"{c.name} {c.type.sql()}" for c in columns)
+    return {
+        "output": output,
+        "columns": typed_columns(columns),
+        "parameters": parameters_of(bound),
+    }
+
+
+def parameters_of(bound: BoundQuery) -> tuple[Typed, ...]:
+    """The parameters of a statement. One that is compared or cast has the type of the other
+    operand, if all its uses agree."""
+    return tuple([typed(name, _parameter_type(bound, name)) for name in bound.parameter_types])
+
+
+def _parameter_type(bound: BoundQuery, name: int | str) -> ColumnType | None:
+    known = bound.parameter_types[name]
+    if known is not None:
+        return known
+    used = {use.type for use in bound.uses.get(name, ())}
+    return used.pop() if len(used) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """The explanation of a query's plan. `rewritten` is the SQL over views. `duckdb` is the SQL
     that DuckDB runs, or "". `reason` says why DuckDB is needed, `notes` why views do not cover
-    joins or do not answer aggregates. `output` has the columns of the result, each with its type.
-    `ran` is None without a run.
+    joins or do not answer aggregates. `output` has the columns of the result, each with its type,
+    as text. `columns` and `parameters` are those of the statement, also of one that writes. `ran`
+    is None without a run.
     """
 
     sql: str
@@ -117,6 +162,8 @@ class Explanation:
     reason: str
     notes: tuple[str, ...]
     output: tuple[str, ...] = ()
+    columns: tuple[Typed, ...] = ()
+    parameters: tuple[Typed, ...] = ()
     ran: Ran | None = None
 
     @property

@@ -12,7 +12,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FOLDERS = (
-    *("api", "bench", "client", "cluster", "docker", "docs", "maintain", "node", "pipeline"),
+    *(
+        "api",
+        "bench",
+        "client",
+        "cluster",
+        "docker",
+        "docs",
+        "maintain",
+        "node",
+        "pgwire",
+        "pipeline",
+    ),
     *("query", "schema", "storage", "tests", "txlayer", "viewselect"),
 )
 KINDS = {".py", ".md", ".toml", ".yml"}

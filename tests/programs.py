@@ -60,6 +60,7 @@ PROGRAMS = (
     Program("gcc", "the models of the protocols", ("gcc", "libc6-dev"), lambda: _has("gcc")),
     Program("Java 17", "HBase and Spark", ("openjdk-17-jdk-headless",), _has_java),
     Program("Maven", "HBase", ("maven",), lambda: _has("mvn")),
+    Program("psql", "PostgreSQL's protocol", ("postgresql-client",), lambda: _has("psql")),
 )
 
 

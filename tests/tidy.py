@@ -12,7 +12,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGES = ("schema", "storage", "query", "viewselect", "maintain", "txlayer", "node", "api")
+PACKAGES = (
+    "schema",
+    "storage",
+    "query",
+    "viewselect",
+    "maintain",
+    "txlayer",
+    "node",
+    "api",
+    "pgwire",
+)
 ADAPTERS = (
     *("storage/local/", "storage/rocks/", "storage/hbase/", "storage/hdfs/", "storage/zookeeper/"),
     *("storage/tcp/", "query/workers/processes.py", "query/workers/forkserver.py"),

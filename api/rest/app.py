@@ -117,8 +117,9 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
     origins = OriginRules(settings) if is_guarded(settings) else None
     if origins is not None:
         app.add_middleware(SameOrigin, rules=origins)
-    if settings.audit_log is not None:
-        app.add_middleware(Audit, write=logger_to(settings.audit_log))
+    app.state.audit = None if settings.audit_log is None else logger_to(settings.audit_log)
+    if app.state.audit is not None:
+        app.add_middleware(Audit, write=app.state.audit)
     app.add_middleware(  # the outermost
         Guard, settings=settings, metrics=app.state.metrics, inside=inside
     )

@@ -28,6 +28,7 @@ from hornbeam_server.api.security.api_keys import (
 from hornbeam_server.api.security.roles import ANONYMOUS, Principal
 from hornbeam_server.node.node import Serving
 from hornbeam_server.node.settings import Settings
+from hornbeam_server.pgwire.ports import SENDER
 from hornbeam_server.query.workers.places import CLIENT
 from hornbeam_server.schema.errors import HornbeamError, Overloaded, Unauthenticated, Unavailable
 from hornbeam_server.storage.local.system import SystemClock
@@ -82,6 +83,16 @@ class KeyRing:
         await self._renew(however_old)
         return self._checked(text)
 
+    async def key_of(self, user: str) -> ApiKey | None:
+        """The active key with this id or name; None if there is none, or several have the name.
+        Raises Unavailable."""
+        await self._renew(however_old=False)
+        now_ms = self._clock.wall_ms()
+        active = [key for key in self._keys.values() if key.state(now_ms) == "active"]
+        found = [key for key in active if key.id == user]
+        found = found or [key for key in active if key.name == user]
+        return found[0] if len(found) == 1 else None
+
     async def renewed(self, principal: Principal) -> Principal:
         """The principal of a request that has been accepted, by the keys as they are now. Raises
         Unauthenticated for a key that was revoked or has expired since, and Unavailable."""
@@ -91,7 +102,7 @@ class KeyRing:
         key = self._keys.get(principal.key)
         if key is None:
             raise Unauthenticated("This API key is not known any more.", cure=_ASK_FOR_KEY)
-        return self._active(key)
+        return self.active(key)
 
     def principal_at_once(self, text: str) -> Principal | None:
         """As `principal`, but None if the keys have to be read again. Raises Unauthenticated."""
@@ -105,9 +116,9 @@ class KeyRing:
         key = self._keys.get(text[ID])
         if key is None or not matches(text, key):
             raise Unauthenticated("This API key is not known.", cure="Check it; ask for a new one.")
-        return self._active(key)
+        return self.active(key)
 
-    def _active(self, key: ApiKey) -> Principal:
+    def active(self, key: ApiKey) -> Principal:
         """The principal of a key. Raises Unauthenticated for one that may not be used now."""
         state = key.state(self._clock.wall_ms())
         if state != "active":
@@ -216,7 +227,11 @@ class Authentication:
     async def _judged(self, ring: KeyRing, scope: Scope, receive: Receive, send: Send) -> None:
         watches = scope["path"] in WATCHED
         try:
-            principal = await ring.principal(bearer(scope), however_old=watches)
+            sender: Principal | None = scope.get(SENDER)
+            if sender is None:
+                principal = await ring.principal(bearer(scope), however_old=watches)
+            else:
+                principal = await ring.renewed(sender)
             if self._inside.is_full(principal.key) and not watches:
                 raise Overloaded(
                     f"{self._inside.limit} requests with this API key are under way already.",

@@ -159,6 +159,15 @@ class Explained(BaseModel):
     steps: list[dict[str, Any]]
     notes: list[str] = Field(description="Why joins are not covered by views.")
     output: list[str] = Field(description="The columns of the result, each with its type.")
+    columns: list[dict[str, str]] = Field(
+        description="The columns of the result, also of RETURNING: names and types (empty: only the"
+        " run knows it).",
+        examples=[[{"name": "o_id", "type": "INTEGER"}]],
+    )
+    parameters: list[dict[str, str]] = Field(
+        description="The parameters: names, or numbers from 0, and types.",
+        examples=[[{"name": "0", "type": "DECIMAL(15,2)"}]],
+    )
     ran: dict[str, Any] | None = Field(description="With `analyze`: rows and milliseconds.")
     text: str
 

@@ -9,8 +9,10 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
+from starlette.responses import Response
 from starlette.types import Scope
 
+from hornbeam_server.api.rest.handed_rows import HandedAtOnce
 from hornbeam_server.api.rest.json_parameters import values_of
 from hornbeam_server.api.rest.metrics import Metrics, now_s
 from hornbeam_server.api.rest.request_models import MAX_SQL
@@ -21,6 +23,7 @@ from hornbeam_server.node.live.ahead import Tentative
 from hornbeam_server.node.node import Serving
 from hornbeam_server.node.reads import DirectResult
 from hornbeam_server.node.settings import Settings
+from hornbeam_server.pgwire.ports import ROWS
 from hornbeam_server.schema.errors import HornbeamError
 
 PATH = "/v1/query"
@@ -58,8 +61,14 @@ class ShortQueries:
     def takes(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
         return is_usual(headers)
 
-    async def respond(self, scope: Scope, body: bytes, began: float) -> bytes | None:
-        return self.answer_now(body, began)
+    async def respond(self, scope: Scope, body: bytes, began: float) -> bytes | Response | None:
+        if ROWS not in scope:
+            return self.answer_now(body, began)
+        found = self._asked(body)
+        if found is None:
+            return None
+        self._metrics.query(now_s() - began)
+        return HandedAtOnce(found, scope[ROWS], began)
 
     def answer_now(self, body: bytes, began: float) -> bytes | None:
         answer = self._answer(body, began)
@@ -69,6 +78,13 @@ class ShortQueries:
 
     def _answer(self, body: bytes, began: float) -> bytes | None:
         """The whole answer; None if the application has to answer."""
+        found = self._asked(body)
+        if found is None or len(found.rows) > self._max_rows:
+            return None
+        return _encode(direct_document(found, began))
+
+    def _asked(self, body: bytes) -> DirectResult | None:
+        """The answer to the query in a body; None if the application has to answer."""
         try:
             asked = _decode(body)
             parameters = values_of(asked.parameters)
@@ -78,10 +94,7 @@ class ShortQueries:
             return None
         if len(parameters) > self._max_parameters:
             return None
-        found = self._found(asked, parameters)
-        if found is None or len(found.rows) > self._max_rows:
-            return None
-        return _encode(direct_document(found, began))
+        return self._found(asked, parameters)
 
     def _found(self, asked: _Query, parameters: list[Any] | dict[str, Any]) -> DirectResult | None:
         try:

@@ -3,7 +3,8 @@
 A key is `hb_<id>_<secret>`. The id, 12 hexadecimal digits, is public and names the key everywhere,
 also in logs. The secret has 64 digits. The database stores the SHA-256 of the whole key. A slow
 hash (bcrypt, Argon2) would be wrong here: it protects secrets that people choose, but 256 random
-bits cannot be guessed at any speed, and every request would pay for it.
+bits cannot be guessed at any speed, and every request would pay for it. Beside it stands a verifier
+for SCRAM, by which clients of PostgreSQL's protocol log in without sending the key.
 
 Keys are rows of a system table, read and written through the store's port by compare-and-set, so
 all nodes over one store share them. A row is never deleted: a revoked key stays in the list, and
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hornbeam_server.api.security.roles import Grant, Principal, Role
+from hornbeam_server.pgwire.session import scram
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Corruption, InvalidRequest, NotFound, Unavailable
 from hornbeam_server.storage.local.system import RandomIds
@@ -40,7 +42,7 @@ class ApiKey(msgspec.Struct, frozen=True, array_like=True):
     (`Catalog.stored_name`), so they follow a relation or view that gets another name. `expires_ms`
     0: never; `revoked_ms` 0: not revoked.
 
-    `repr` and the list of keys leave out the digest: no reader needs it.
+    `repr` and the list of keys leave out the digest and the verifier: no reader needs them.
     """
 
     id: str
@@ -53,6 +55,9 @@ class ApiKey(msgspec.Struct, frozen=True, array_like=True):
     """Id of the key with which this key was created."""
     expires_ms: int = 0
     revoked_ms: int = 0
+    verifier: str = ""
+    """With which SCRAM checks a client that has the key, in PostgreSQL's form. "": the key was
+    created by an older version, or comes from the settings."""
 
     def __repr__(self) -> str:
         return f"<ApiKey {self.id} {self.name!r} {self.role}>"
@@ -86,6 +91,11 @@ def fresh() -> Fresh:
     """A new key from the system's source of randomness, even if other ids are simulated."""
     digits = RandomIds().new() + RandomIds().new() + RandomIds().new()[:12]
     return Fresh(digits[64:], f"hb_{digits[64:]}_{digits[:64]}")
+
+
+def verifier_of(text: str) -> str:
+    """The verifier of the key `text`. No client can log in with it."""
+    return str(scram.verifier_of(text, bytes.fromhex(RandomIds().new())))
 
 
 def digest_of(text: str) -> bytes:

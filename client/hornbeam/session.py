@@ -50,7 +50,7 @@ from hornbeam.statements import (
 from hornbeam.transaction import Transaction
 from hornbeam.transport import NONE, Requests, encode, encode_text, repeated, utf8
 from hornbeam.types import Parameters, wire_parameters
-from hornbeam.writes import Write
+from hornbeam.writes import Write, give_results
 
 VIEW_WAIT_MS = 5_000
 """A node waits so long for a batch of the views that a query names; then the client asks again."""
@@ -179,6 +179,21 @@ class Session:
     def in_transaction(self) -> bool:
         """Whether there is an open transaction, which commit or rollback would end."""
         return self._modes.block or self._open.has_begun
+
+    @property
+    def in_block(self) -> bool:
+        """Has BEGIN opened a transaction that has not ended?"""
+        return self._modes.block
+
+    @property
+    def is_aborted(self) -> bool:
+        """Has a failed statement aborted the open transaction?"""
+        return bool(self._open.failure)
+
+    def abort(self, error: BaseException) -> None:
+        """Abort the open transaction, if any, because of an error outside of its statements."""
+        if not self._automatic:
+            self._open.abort(error)
 
     @property
     def timeout_s(self) -> float:
@@ -399,19 +414,48 @@ class Session:
 
     async def query(self, sql: str, parameters: Parameters) -> dict[str, Any]:
         """Run a SELECT in the open transaction, and return the answer's document."""
-        body = await self._query_body(sql, parameters, trace=True)
+        body = await self.query_body(sql, parameters, trace=True)
         answer = await self._persistently("/v1/query", body)
-        self._note_snapshot(answer["snapshot"])
-        self._note_drawn(answer)
+        self.note_answer(answer)
         if may_show(sql) and name_shown(sql) == "all":
             own = self.own_settings
             answer["rows"] = [[name, own.get(name, value), t] for name, value, t in answer["rows"]]
+        return answer
+
+    def note_answer(self, answer: Mapping[str, Any]) -> None:
+        """Note what an answer to `query_body` says behind its rows: its snapshot, and the rows that
+        the open transaction has read."""
+        self._note_snapshot(answer["snapshot"])
+        self._note_drawn(answer)
         if reads := answer["reads"]:
             for layout, key, ts in reads:
                 self._open.reads.setdefault((layout, key), ts)
         if ranges := answer.get("ranges"):
             self._open.ranges.update(dict.fromkeys(map(tuple, ranges)))
-        return answer
+
+    async def query_body(self, sql: str, parameters: Parameters, *, trace: bool = False) -> bytes:
+        """The body of a query, as JSON. Outside of a transaction it has only members that a node
+        can answer directly (decision 76). `trace`: inside a transaction the answer lists the rows
+        that were read, which `note_answer` takes."""
+        self.check_open()
+        if self._modes.read_only and draws(sql):
+            raise _read_only("This transaction is READ ONLY, and nextval takes a number.")
+        await self.settle()
+        sql = self._with_settings(sql)
+        values = encode_text(wire_parameters(sql, parameters))
+        members = f'"sql":{_literal(sql)},"parameters":{values},{self._standard()}'
+        more: dict[str, Any] = {**self._session(sql), **self._path.member}
+        if not self._automatic:
+            read_committed = self._modes.level == "READ COMMITTED"
+            more |= {
+                "isolation": self._modes.level.lower(),
+                "snapshot": None if read_committed else self._open.snapshot,
+                "pending": [write.body for write in self._open.writes],
+                **self._open.replay,
+            }
+            if trace:
+                more["trace"] = True
+        return utf8(f"{{{members},{encode_text(more)[1:]}" if more else f"{{{members}}}")
 
     async def streamed_body(self, sql: str, parameters: Parameters) -> bytes:
         """The body of a SELECT whose answer does not list the rows that it read.
@@ -420,7 +464,7 @@ class Session:
         """
         if self._open.writes and not self._automatic:
             raise NotSupportedError("In a transaction that writes, use execute; or commit first.")
-        return await self._query_body(sql, parameters)
+        return await self.query_body(sql, parameters)
 
     def note_streamed(self, headers: Mapping[str, str]) -> None:
         """Note the snapshot of an answer that is streamed."""
@@ -457,7 +501,7 @@ class Session:
                 "  Commit or roll back before writing, or read with execute."
             )
         if self._modes.read_only:
-            raise ProgrammingError("This transaction is READ ONLY.")
+            raise _read_only("This transaction is READ ONLY.")
         for write in writes:
             write.body["sql"] = self._with_settings(write.body["sql"])
         self._open.writes += writes
@@ -493,7 +537,7 @@ class Session:
         Raises ProgrammingError inside a transaction that has written, or is READ ONLY."""
         self.check_open()
         if self._modes.read_only:
-            raise ProgrammingError("This transaction is READ ONLY.")
+            raise _read_only("This transaction is READ ONLY.")
         if self._open.writes:
             raise ProgrammingError(
                 "This transaction has written, and a schema change would not be part of it.\n"
@@ -555,30 +599,6 @@ class Session:
     def _forget(self) -> None:
         self._open = Transaction()
 
-    async def _query_body(self, sql: str, parameters: Parameters, *, trace: bool = False) -> bytes:
-        """The body of a query, as JSON. Outside of a transaction it has only members that a node
-        can answer directly (decision 76). `trace`: inside a transaction the answer lists the rows
-        that were read."""
-        self.check_open()
-        if self._modes.read_only and draws(sql):
-            raise ProgrammingError("This transaction is READ ONLY, and nextval takes a number.")
-        await self.settle()
-        sql = self._with_settings(sql)
-        values = encode_text(wire_parameters(sql, parameters))
-        members = f'"sql":{_literal(sql)},"parameters":{values},{self._standard()}'
-        more: dict[str, Any] = {**self._session(sql), **self._path.member}
-        if not self._automatic:
-            read_committed = self._modes.level == "READ COMMITTED"
-            more |= {
-                "isolation": self._modes.level.lower(),
-                "snapshot": None if read_committed else self._open.snapshot,
-                "pending": [write.body for write in self._open.writes],
-                **self._open.replay,
-            }
-            if trace:
-                more["trace"] = True
-        return utf8(f"{{{members},{encode_text(more)[1:]}" if more else f"{{{members}}}")
-
     @property
     def _time_limit_ms(self) -> int:
         return self._settings.time_limit_ms or self._connection_limit_ms
@@ -639,7 +659,7 @@ class Session:
         answer = await self._persistently("/v1/transactions", body)
         self._open.replay = {"replay": answer["replay"]} if "replay" in answer else {}
         self._note_drawn(answer)
-        _give_results(self._open.writes, answer)
+        give_results(self._open.writes, answer)
 
     async def _transact(self, writes: Sequence[Write], more: Mapping[str, Any]) -> None:
         """Send a transaction. The request has an idempotency key, so repeating it is safe."""
@@ -648,7 +668,7 @@ class Session:
         answer = await self._persistently("/v1/transactions", body, headers)
         self.bookmark = max(self.bookmark, answer["bookmark"])
         self._note_drawn(answer)
-        _give_results(writes, answer)
+        give_results(writes, answer)
 
     async def _persistently(
         self, path: str, body: Any, headers: Mapping[str, str] = NONE
@@ -667,12 +687,9 @@ class Session:
         return {"statements": statements, **standard, **more}
 
 
-def _give_results(writes: Sequence[Write], answer: Mapping[str, Any]) -> None:
-    """Set the results of writes that have none. Existing results do not change, since the caller
-    may have read them."""
-    for write, result in zip(writes, answer["statements"], strict=True):
-        if write.result is None:
-            write.result = result
+def _read_only(message: str) -> ProgrammingError:
+    """The error of a write in a transaction that may only read (SQLSTATE 25006)."""
+    return ProgrammingError(message, {"code": "read-only"})
 
 
 _literal = cached_for_statements(encode_text)

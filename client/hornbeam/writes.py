@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -33,3 +33,11 @@ class Write:
         """None without any set of parameters."""
         found = [wire_parameters(sql, parameters) for parameters in sets]
         return cls({"sql": sql, "parameter_sets": found, **more}) if found else None
+
+
+def give_results(writes: Sequence[Write], answer: Mapping[str, Any]) -> None:
+    """Set the results of writes that have none. Existing results do not change, since the caller
+    may have read them."""
+    for write, result in zip(writes, answer["statements"], strict=True):
+        if write.result is None:
+            write.result = result

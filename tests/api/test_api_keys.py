@@ -118,7 +118,28 @@ def test_nothing_shows_a_secret():
     ):
         assert fresh.id in shown
         assert secret not in shown
-    assert "digest" not in api_keys.document(key, 0, NO_CATALOG)
+    assert {"digest", "verifier"}.isdisjoint(api_keys.document(key, 0, NO_CATALOG))
+
+
+OLD_ROW = bytes.fromhex(
+    "99ac303132333435363738396162c4200101010101010101010101010101010101010101010101010101010101010101"
+    "a36f6c64a677726974657281a46974656da5777269746505a00000"
+)
+"""A row of the table before keys had verifiers."""
+
+
+def test_a_key_without_a_verifier_is_read():
+    key = api_keys._decoded(OLD_ROW)
+    assert (key.id, key.name, key.role) == ("0123456789ab", "old", Role.WRITER)
+    assert key.grants == {"item": "write"}
+    assert key.verifier == ""
+
+
+def test_a_verifier_does_not_show_the_key():
+    fresh = api_keys.fresh()
+    verifiers = {api_keys.verifier_of(fresh.text) for _ in range(2)}
+    assert len(verifiers) == 2
+    assert not any(fresh.text[16:] in verifier for verifier in verifiers)
 
 
 def test_digests_are_compared_in_constant_time(monkeypatch):

@@ -7,12 +7,20 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from hornbeam_server.query.engine import QueryEngine
-from hornbeam_server.query.explain import Explanation, Step
+from hornbeam_server.query.explain import (
+    Explanation,
+    Step,
+    Typed,
+    parameters_of,
+    typed,
+    typed_columns,
+)
 from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.model import Relation
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.txlayer.statements.write_compiler import compile_write
+from hornbeam_server.txlayer.statements.write_parameters import NOW
 from hornbeam_server.txlayer.statements.write_plans import (
     BySearch,
     DeletePlan,
@@ -52,7 +60,19 @@ def write_explanation(sql: str, catalog: Catalog, engine: QueryEngine) -> Explan
         duckdb="; ".join(each.duckdb for each in found if each.duckdb),
         reason="; ".join(_distinct(each.reason for each in found if each.reason)),
         notes=_distinct(note for each in found for note in each.notes),
+        columns=_columns(plan),
+        parameters=tuple(each for each in parameters_of(plan.bound) if each.name != NOW),
     )
+
+
+def _columns(plan: RowPlan | StepsPlan) -> tuple[Typed, ...]:
+    """The columns of RETURNING, or of the query behind a WITH that writes; none without either."""
+    last = plan.parts[-1] if isinstance(plan, StepsPlan) else plan
+    if isinstance(last, Subquery):
+        return typed_columns(last.prepared.columns)
+    if last.returning is None:
+        return ()
+    return tuple(map(typed, last.returning.columns, last.returning.types))
 
 
 def _writes(sql: str) -> bool:

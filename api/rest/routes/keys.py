@@ -41,6 +41,7 @@ async def create_key(body: KeyBody, request: Request, db: Db) -> Response:
         now_ms,
         created_by=principal_of(request).key,
         expires_ms=0 if body.valid_for_s is None else now_ms + body.valid_for_s * 1000,
+        verifier=api_keys.verifier_of(fresh.text),
     )
     await api_keys.add_key(await ring.make_table(), key, await db.committer.reserve())
     await ring.reload()

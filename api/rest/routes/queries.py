@@ -23,6 +23,7 @@ from hornbeam_server.api.rest.dependencies import (
     timeout_s,
     under_one_catalog,
 )
+from hornbeam_server.api.rest.handed_rows import HandedRows
 from hornbeam_server.api.rest.metrics import now_s
 from hornbeam_server.api.rest.request_models import ExplainBody, QueryBody
 from hornbeam_server.api.rest.serializers import explanation_document
@@ -30,6 +31,7 @@ from hornbeam_server.api.rest.streams import ARROW, arrow_response, json_respons
 from hornbeam_server.api.security.roles import Role, needs
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.settings import Settings
+from hornbeam_server.pgwire.ports import ROWS, RowTaker
 from hornbeam_server.query.explain import Explanation, Shown
 
 router = tagged("queries")
@@ -59,7 +61,8 @@ async def query(
     locate, allow = paths_of(request).query, authorizer_of(request).query
 
     async def answer(body: QueryBody, version: int) -> Response:
-        answering = _answer(body, db, limits, began, version, arrow=ARROW in accept)
+        taker = request.scope.get(ROWS)
+        answering = _answer(body, db, limits, began, version, arrow=ARROW in accept, taker=taker)
         return await unless_gone(request.receive, answering)
 
     admit = partial(admitted, request, db, body, characters, locate, allow)
@@ -71,7 +74,14 @@ async def query(
 
 
 async def _answer(
-    body: QueryBody, db: Database, limits: Settings, began: float, version: int, *, arrow: bool
+    body: QueryBody,
+    db: Database,
+    limits: Settings,
+    began: float,
+    version: int,
+    *,
+    arrow: bool,
+    taker: RowTaker | None,
 ) -> Response:
     """The answer, if the catalog still has the version under which the query was admitted."""
     async with AsyncExitStack() as stack:
@@ -98,6 +108,8 @@ async def _answer(
             admitted_under=version,
         )
         result = await stack.enter_async_context(query)
+        if taker is not None:
+            return HandedRows(result, stack.pop_all(), taker, began)
         if arrow:
             return await arrow_response(result, stack)
         return await json_response(result, stack, began, limits.max_json_rows)

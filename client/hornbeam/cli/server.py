@@ -28,17 +28,23 @@ def serve(
     port: Annotated[
         int | None, typer.Option(min=0, max=65_535, help="Port to listen on. 0 picks a free port.")
     ] = None,
+    postgresql_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, help="Port for clients of PostgreSQL. Default: none."),
+    ] = None,
     workers: Annotated[
         int | None,
         typer.Option(min=1, max=256, help="Nodes to run behind the address, over HBase."),
     ] = None,
 ) -> None:
-    """Serve a database over HTTP until interrupted.
+    """Serve a database over HTTP, and to clients of PostgreSQL, until interrupted.
 
     Settings come from these options, HORNBEAM_… variables, hornbeam.toml, and defaults. Exit
     codes: 75 the folder or port is in use · 65 the data are damaged · 78 the settings are wrong.
     """
-    server_module("api.serve").serve(data=data, host=host, port=port, workers=workers)
+    server_module("api.serve").serve(
+        data=data, host=host, port=port, postgresql_port=postgresql_port, workers=workers
+    )
 
 
 def show_config(as_json: AsJson = False) -> None:

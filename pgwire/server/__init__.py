@@ -1,0 +1,1 @@
+"""Connections of clients: sockets, TLS, authentication, and requests to the application."""

@@ -1,0 +1,217 @@
+"""The server: accepts connections, and runs a session for each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import structlog
+from starlette.types import ASGIApp
+
+from hornbeam.errors import Error
+from hornbeam.options import Options
+from hornbeam.results import Results
+from hornbeam.session import Session
+from hornbeam.settings import quoted_text
+from hornbeam_server.pgwire.codec import answers
+from hornbeam_server.pgwire.codec import requests as asked
+from hornbeam_server.pgwire.codec.frames import ProtocolViolation
+from hornbeam_server.pgwire.ports import Gate
+from hornbeam_server.pgwire.server.inside import Inside
+from hornbeam_server.pgwire.server.start_up import START_S, Started, StartUp, fatal
+from hornbeam_server.pgwire.server.wire import Gone, Wire
+from hornbeam_server.pgwire.session.conversation import Conversation
+from hornbeam_server.pgwire.session.execution import Execution
+from hornbeam_server.pgwire.session.failures import Failure, failure_of
+from hornbeam_server.query.dialect.settings import SETTINGS
+from hornbeam_server.schema.errors import HornbeamError
+from hornbeam_server.storage.ports import Ids
+
+_LOG = structlog.get_logger(__name__)
+_REPORTED = (
+    *("server_version", "server_encoding", "client_encoding", "DateStyle", "IntervalStyle"),
+    *("TimeZone", "integer_datetimes", "standard_conforming_strings"),
+)
+_OF_START = frozenset({"user", "database", "options", "replication"})
+_FIXED = frozenset({"timezone", "datestyle"})
+"""Settings with one value. Drivers send those of their machine; the server reports its own."""
+_ENCODINGS = frozenset({"utf8", "utf-8", "unicode", "sql_ascii", "'utf-8'", "'utf8'"})
+"""Encodings of clients. SQL_ASCII is that of a client without a locale: it takes the bytes as they
+are."""
+_SECRET_BYTES = 4
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`connections` at the same time, `bytes` of a message, seconds of a statement."""
+
+    connections: int
+    bytes: int
+    statement_s: float
+
+
+class Listener:
+    """All connections of a node."""
+
+    def __init__(
+        self, app: ASGIApp, gate: Gate, limits: Limits, tls: ssl.SSLContext | None, ids: Ids
+    ) -> None:
+        """`tls`: clients have to encrypt; None: they cannot."""
+        self._app = app
+        self._gate = gate
+        self._limits = limits
+        self._tls = tls
+        self._ids = ids
+        self._tasks: dict[Wire, asyncio.Task[None]] = {}
+        self._busy: set[Wire] = set()
+        """Connections that have a request under way."""
+        self._closing = False
+        self._by_process: dict[int, tuple[bytes, Inside]] = {}
+        self._last = 0
+
+    def protocol(self) -> Wire:
+        """The protocol of a new connection, for `create_server`."""
+        return Wire(self._limits.bytes, self._made, self._lost)
+
+    async def close(self, grace_s: float) -> None:
+        """End all connections. Requests that are under way may go on for `grace_s` seconds."""
+        self._closing = True
+        tasks = dict(self._tasks)
+        for wire, task in tasks.items():
+            if wire not in self._busy:
+                task.cancel()
+        if tasks:
+            _, left = await asyncio.wait(tasks.values(), timeout=grace_s)
+            for task in left:
+                task.cancel()
+            await asyncio.wait(tasks.values())
+
+    def _made(self, wire: Wire) -> None:
+        if len(self._tasks) >= self._limits.connections:
+            failure = Failure("53300", "There are too many connections.", fatal=True)
+            wire.transport.write(answers.error(failure.fields()))
+            wire.close()
+            return
+        self._tasks[wire] = asyncio.ensure_future(self._serve(wire))
+
+    def _lost(self, wire: Wire) -> None:
+        if (task := self._tasks.get(wire)) is not None:
+            task.cancel()
+
+    async def _serve(self, wire: Wire) -> None:
+        try:
+            await self._session(wire)
+        except Gone:
+            pass
+        except asyncio.CancelledError:
+            with contextlib.suppress(Gone):
+                failure = Failure("57P01", "The server ends the connection.", fatal=True)
+                await wire.send(answers.error(failure.fields()))
+        except (Failure, ProtocolViolation, HornbeamError, TimeoutError) as error:
+            with contextlib.suppress(Gone):
+                await wire.send(answers.error(fatal(error).fields()))
+        except Exception as error:
+            _LOG.error("unexpected error", exc_info=error)
+        finally:
+            del self._tasks[wire]
+            wire.close()
+
+    async def _session(self, wire: Wire) -> None:
+        async with asyncio.timeout(START_S):
+            started = await StartUp(wire, self._gate, self._tls, self._ids).run()
+        if isinstance(started, asked.Cancel):
+            self._cancel(started)
+            return
+        inside = Inside(self._app, started.principal, wire.peer)
+        session = Session(inside, Options(autocommit=True, timeout_s=self._limits.statement_s))
+        conversation = Conversation(Execution(session, inside), wire.send)
+        with self._known(inside) as key:
+            try:
+                await _set_first(session, started.parameters)
+                await wire.send(_reported(started, session) + key)
+                await conversation.begin()
+                await self._converse(wire, conversation)
+            finally:
+                await conversation.end()
+                await inside.close()
+
+    async def _converse(self, wire: Wire, conversation: Conversation) -> None:
+        while not self._closing:
+            request = asked.request_of(await wire.next())
+            if isinstance(request, asked.Terminate):
+                return
+            if isinstance(request, asked.Password):
+                raise ProtocolViolation("No password was asked for.")
+            self._busy.add(wire)
+            try:
+                await conversation.handle(request, wire.ahead)
+            finally:
+                self._busy.discard(wire)
+        raise Failure("57P01", "The server ends the connection.", fatal=True)
+
+    @contextlib.contextmanager
+    def _known(self, inside: Inside) -> Iterator[bytes]:
+        """Let CancelRequests find the connection. Gives BackendKeyData."""
+        self._last = self._last % 0x7FFF_FFFF + 1
+        process, secret = self._last, bytes.fromhex(self._ids.new())[:_SECRET_BYTES]
+        self._by_process[process] = (secret, inside)
+        try:
+            yield answers.backend_key(process, secret)
+        finally:
+            del self._by_process[process]
+
+    def _cancel(self, request: asked.Cancel) -> None:
+        secret, inside = self._by_process.get(request.process, (b"", None))
+        if inside is not None and secret == request.secret:
+            inside.cancel()
+
+
+async def _set_first(session: Session, parameters: Mapping[str, str]) -> None:
+    """Give settings the values that the client has sent at the start. Raises Failure."""
+    given = {n: v for n, v in parameters.items() if n not in _OF_START and n[:5] != "_pq_."}
+    for name, value in {**given, **_options(parameters.get("options", ""))}.items():
+        if name.lower() in _FIXED:
+            continue
+        if name.lower() == "client_encoding":
+            if value.lower() not in _ENCODINGS:
+                raise Failure("22023", f"There is no conversion to {value}.", fatal=True)
+            continue
+        if not _NAME.fullmatch(name):
+            raise Failure("42704", f"There is no setting {name!r}.", fatal=True)
+        try:
+            shown = value if name.lower() == "search_path" else quoted_text(value)
+            await Results(session).execute(f"SET {name} TO {shown or quoted_text('')}")
+        except Error as error:
+            found = failure_of(error)
+            raise Failure(found.sqlstate, found.message, found.hint, fatal=True) from None
+
+
+def _options(text: str) -> dict[str, str]:
+    """The settings in the parameter `options`: `-c name=value`, `--name=value`."""
+    words = text.replace("\\ ", "\0").split()
+    joined = " ".join(words).replace("-c ", "-c").split()
+    found = {}
+    for word in joined:
+        name, _, value = word.removeprefix("-c").removeprefix("--").partition("=")
+        found[name.replace("-", "_")] = value.replace("\0", " ")
+    return found
+
+
+def _reported(started: Started, session: Session) -> bytes:
+    """ParameterStatus of the settings that drivers rely on."""
+    administers = started.principal is None or started.principal.role == "admin"
+    values = {name: SETTINGS[name][0] for name in _REPORTED}
+    own = session.own_settings
+    values |= {
+        "application_name": own.get("application_name", ""),
+        "default_transaction_read_only": own["default_transaction_read_only"],
+        "in_hot_standby": "off",
+        "is_superuser": "on" if administers else "off",
+        "session_authorization": started.user,
+    }
+    return b"".join([answers.parameter_status(name, value) for name, value in values.items()])

@@ -1,0 +1,337 @@
+"""A session of the protocol: requests of a client, in their order, and the answers to them.
+
+The simple protocol is `Query`, a text of statements. In the extended protocol `Parse` keeps a
+statement, `Bind` gives it values and makes a portal, `Execute` runs the portal, and `Sync` ends the
+series. After an error, everything up to `Sync` is skipped.
+
+The statements of one text, and those between two `Sync`, are one transaction outside of BEGIN. A
+statement that is alone is its own transaction. Otherwise the first one opens a *series*, which
+`Sync` commits. In a series, and inside BEGIN, writes whose results need not come one by one are
+kept together (`Session.begin_pipeline`); the answers behind them wait for theirs.
+
+`send` gets the bytes for the client. Nothing else here has to do with a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from hornbeam.errors import Error
+from hornbeam.isolation import Action, control_of
+from hornbeam.prepared import deallocated
+from hornbeam.statements import Kind, split
+from hornbeam_server.pgwire.codec import answers
+from hornbeam_server.pgwire.codec import requests as asked
+from hornbeam_server.pgwire.session.execution import Described, Execution, Outcome, one_statement
+from hornbeam_server.pgwire.session.failures import Failure, failure_of, notice_fields
+from hornbeam_server.pgwire.session.placeholders import Statement, statement_of
+from hornbeam_server.pgwire.session.portals import Portal, Portals, Prepared
+from hornbeam_server.pgwire.session.rows import Listed, Row
+from hornbeam_server.pgwire.types.written import Writer, writers
+
+_LOG = structlog.get_logger(__name__)
+Send = Callable[[bytes], Awaitable[None]]
+Ahead = Callable[[int], Awaitable[bytes]]
+"""The type of the next message (1), or of the one behind it (2). Waits until it arrives."""
+SENT_AT_ONCE = 1 << 16
+"""Bytes of answers that are collected before they are sent."""
+_EXECUTE, _SYNC, _FLUSH = b"E", b"S", b"H"
+_ENDS = frozenset({Action.COMMIT, Action.ROLLBACK})
+_IN_SERIES = frozenset({Kind.READ, Kind.WRITE, Kind.EXECUTE})
+_ALONE = frozenset({Kind.DDL, Kind.UPKEEP, Kind.DISCARD})
+"""Statements that are no part of a transaction. A series commits before them."""
+
+
+class Conversation:
+    """The session of one client after its start."""
+
+    def __init__(self, execution: Execution, send: Send) -> None:
+        self._execution = execution
+        self._session = execution.session
+        self._send = send
+        self._portals = Portals()
+        self._out: list[bytes | Portal] = []
+        """Answers to send. A portal stands for the answer of its write, which is kept."""
+        self._size = 0
+        self._kept: list[Portal] = []
+        self._series = self._skips = False
+        self._current: Statement | None = None
+        """The statement that an error is about."""
+
+    @property
+    def status(self) -> bytes:
+        """That of ReadyForQuery."""
+        if not self._session.in_block:
+            return b"I"
+        return b"E" if self._session.is_aborted else b"T"
+
+    async def begin(self) -> None:
+        """Say that the session is ready."""
+        self._put(answers.ready(self.status))
+        await self._flush()
+
+    async def end(self) -> None:
+        """End the session, whose client has gone."""
+        await self._portals.clear()
+        self._session.close()
+
+    async def handle(self, request: asked.Request, ahead: Ahead) -> None:
+        """Answer a request. Raises nothing but what `send` and `ahead` raise."""
+        match request:
+            case asked.Query():
+                await self._portals.clear()
+                await self._unless_failed(self._script(request.sql))
+                await self._sync()
+            case asked.Sync():
+                await self._sync()
+            case _ if self._skips:
+                return
+            case asked.Flush():
+                await self._unless_failed(self._give_kept())
+                await self._flush()
+            case _:
+                await self._unless_failed(self._extended(request, ahead))
+
+    # ------------------------------------------------------------ simple protocol
+
+    async def _script(self, text: str) -> None:
+        statements = split(text)
+        if not statements:
+            self._put(answers.EMPTY_QUERY)
+        for number, sql in enumerate(statements, 1):
+            last = number == len(statements)
+            portal = Portal(Prepared(statement_of(sql)), (), (), described=False)
+            await self._run(portal, alone=len(statements) == 1, keep=not last)
+            await self._give(portal, 0)
+
+    # ------------------------------------------------------------ extended protocol
+
+    async def _extended(self, request: asked.Request, ahead: Ahead) -> None:
+        match request:
+            case asked.Parse():
+                prepared = Prepared(one_statement(request.sql), request.oids)
+                self._portals.prepare(request.name, prepared)
+                self._put(answers.PARSE_COMPLETE)
+            case asked.Bind():
+                await self._bind(request)
+            case asked.Describe(portal=True):
+                await self._describe_portal(self._portals.portal(request.name), ahead)
+            case asked.Describe():
+                await self._describe(self._portals.statement(request.name))
+            case asked.Execute():
+                await self._execute(self._portals.portal(request.portal), request.max_rows, ahead)
+            case asked.Close():
+                await self._portals.close(portal=request.portal, name=request.name)
+                self._put(answers.CLOSE_COMPLETE)
+            case _:
+                pass  # the rest of a COPY that has failed
+
+    async def _bind(self, request: asked.Bind) -> None:
+        prepared = self._portals.statement(request.statement)
+        prepared.require_count(len(request.values))
+        if prepared.needs_types(request.formats):
+            await self._described(prepared)
+        await self._portals.bind(request.portal, prepared.bound(request))
+        self._put(answers.BIND_COMPLETE)
+
+    async def _describe(self, prepared: Prepared) -> None:
+        described = await self._described(prepared)
+        self._put(answers.parameter_description(described.parameters))
+        prepared.fields = described.fields
+        self._put_fields(described.fields, (0,) * len(described.fields or ()))
+
+    async def _described(self, prepared: Prepared) -> Described:
+        """The types of a prepared statement, as they are now."""
+        self._current = prepared.statement
+        described = await self._execution.describe(prepared.statement, prepared.given)
+        prepared.types = described.parameters
+        return described
+
+    async def _describe_portal(self, portal: Portal, ahead: Ahead) -> None:
+        """The columns of a portal. A query begins to run for it: with its values, all of its types
+        are known."""
+        if portal.prepared.statement.kind is Kind.READ and portal.outcome is None:
+            following = await ahead(1)
+            alone = following == _SYNC or (following == _EXECUTE and await ahead(2) == _SYNC)
+            await self._run(portal, alone=alone, keep=False)
+        if portal.outcome is not None:
+            portal.fields = portal.outcome.fields
+        else:
+            portal.fields = (await self._described(portal.prepared)).fields
+        fields = portal.fields
+        self._put_fields(fields, () if fields is None else portal.formats(len(fields)))
+
+    async def _execute(self, portal: Portal, max_rows: int, ahead: Ahead) -> None:
+        if portal.outcome is None and portal.results is None:
+            following = await ahead(1)
+            keep = following not in {_SYNC, _FLUSH}
+            await self._run(portal, alone=following == _SYNC, keep=keep)
+        await self._give(portal, max(max_rows, 0))
+
+    async def _sync(self) -> None:
+        await self._unless_failed(self._end_series())
+        self._skips = False
+        if not self._session.in_block:
+            await self._unless_failed(self._portals.clear())
+        self._put(answers.ready(self.status))
+        await self._flush()
+
+    # ------------------------------------------------------------ running
+
+    async def _run(self, portal: Portal, *, alone: bool, keep: bool) -> None:
+        """Run the statement of a portal. `alone`: nothing else is in its series. `keep`: its
+        results are not needed before others."""
+        statement = self._current = portal.prepared.statement
+        if not statement.sql:
+            portal.outcome = Outcome(None, Listed(()), "")
+            return
+        await self._prepare_transaction(statement, alone=alone and not self._series)
+        if statement.kind is Kind.WRITE and (keep or self._kept) and self._session.in_block:
+            if not self._kept:
+                self._session.begin_pipeline()
+            self._kept.append(portal)
+            portal.results = await self._execution.begin_write(statement, portal.values)
+            return
+        await self._give_kept()
+        self._current = statement
+        if statement.kind is Kind.DEALLOCATE and self._forgotten(statement.sql):
+            portal.outcome = Outcome(None, Listed(()), "DEALLOCATE")
+            return
+        portal.outcome = await self._execution.run(statement, portal.values)
+
+    async def _prepare_transaction(self, statement: Statement, *, alone: bool) -> None:
+        """Open or end a series before a statement."""
+        if statement.kind is Kind.CONTROL:
+            await self._give_kept()
+            action = control_of(statement.sql).action
+            self._series = self._series and action not in _ENDS | {Action.BEGIN}
+            if action in _ENDS:  # the transaction notes what the queries of portals have read
+                await self._portals.clear()
+        elif statement.kind in _ALONE:
+            await self._end_series()
+        elif statement.kind in _IN_SERIES and not alone and not self._session.in_block:
+            await self._session.control("BEGIN")
+            self._series = True
+
+    async def _end_series(self) -> None:
+        """Commit the transaction that a series has opened."""
+        await self._give_kept()
+        if self._series:
+            self._series = False
+            await self._portals.clear()
+            await self._session.control("COMMIT")
+
+    def _forgotten(self, sql: str) -> bool:
+        """Forget prepared statements of the protocol that DEALLOCATE names. Returns whether that
+        was all: there is none of SQL's PREPARE to forget."""
+        name = deallocated(sql)
+        return self._portals.forget(name) and bool(name)
+
+    async def _give_kept(self) -> None:
+        """Run the writes that are kept, and put their answers into the places of their portals."""
+        if not self._kept:
+            return
+        kept, self._kept = self._kept, []
+        try:
+            await self._session.end_pipeline(failed=False)
+        except BaseException:
+            self._kept = kept
+            raise
+        waiting, self._out = self._out, []
+        for each in waiting:
+            if isinstance(each, Portal):
+                assert each.results is not None
+                each.outcome = await self._execution.settled(each.results)
+                each.results = None
+                await self._give(each, 0)
+            else:
+                self._out.append(each)
+
+    # ------------------------------------------------------------ answers
+
+    async def _give(self, portal: Portal, max_rows: int) -> None:
+        """Answer with the rows of a portal, at most `max_rows`, 0: all."""
+        if portal.results is not None:
+            self._out.append(portal)
+            return
+        outcome = portal.outcome
+        assert outcome is not None
+        if outcome.notice:
+            self._put(answers.notice(notice_fields(outcome.notice)))
+        if outcome.fields is None:
+            self._put(answers.complete(outcome.tag) if outcome.tag else answers.EMPTY_QUERY)
+            return
+        if not portal.described:
+            self._put_fields(outcome.fields, portal.formats(len(outcome.fields)))
+        write = _row_writers(portal, outcome)
+        count = 0
+        while rows := await outcome.rows.take(max_rows - count if max_rows else 0):
+            await self._put_rows(rows, write)
+            count += len(rows)
+            if count == max_rows:
+                self._put(answers.SUSPENDED)
+                return
+        self._put(answers.complete(outcome.tag or f"SELECT {count}"))
+
+    async def _put_rows(self, rows: Sequence[Row], write: Sequence[Writer]) -> None:
+        for row in rows:
+            values = [writer(value) for writer, value in zip(write, row, strict=True)]
+            self._put(answers.data_row(values))
+            if self._size > SENT_AT_ONCE and not self._kept:
+                await self._flush()
+
+    def _put_fields(self, fields: Sequence[answers.Field] | None, formats: Sequence[int]) -> None:
+        self._put(answers.NO_DATA if fields is None else answers.row_description(fields, formats))
+
+    def _put(self, answer: bytes) -> None:
+        self._out.append(answer)
+        self._size += len(answer)
+
+    async def _flush(self) -> None:
+        out, self._out, self._size = self._out, [], 0
+        await self._send(b"".join([each for each in out if isinstance(each, bytes)]))
+
+    # ------------------------------------------------------------ errors
+
+    async def _unless_failed(self, work: Awaitable[None]) -> None:
+        """Await `work`. An error of it becomes an answer, and what follows up to Sync is
+        skipped."""
+        try:
+            await work
+        except (Failure, Error) as error:
+            await self._fail(error)
+        except (ConnectionError, TimeoutError):
+            raise
+        except Exception as error:
+            _LOG.error("unexpected error", exc_info=error)
+            await self._fail(error)
+
+    async def _fail(self, error: Exception) -> None:
+        self._skips = True
+        if self._kept:
+            self._kept = []
+            await self._session.end_pipeline(failed=True)
+        places = [place for place, each in enumerate(self._out) if isinstance(each, Portal)]
+        del self._out[min(places, default=len(self._out)) :]
+        self._session.abort(error)
+        await self._portals.clear()
+        if self._series:
+            self._series = False
+            self._session.rollback()
+        self._put(answers.error(failure_of(error, self._current).fields()))
+
+
+def _row_writers(portal: Portal, outcome: Outcome) -> list[Writer]:
+    """The writers of the columns, in the types that the client knows. Raises Failure if
+    the result has got other columns since."""
+    fields = outcome.fields or ()
+    described = portal.fields or portal.prepared.fields or fields
+    if len(described) != len(fields):
+        raise Failure(
+            "0A000",
+            "The result has other columns than when the statement was described.",
+            "Prepare it again.",
+        )
+    return writers([each.oid for each in described], portal.formats(len(described)))

@@ -1,0 +1,122 @@
+"""Errors as the protocol has them: severity, SQLSTATE, message, hint, position."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hornbeam.errors import DatabaseError, Error, InterfaceError, NotSupportedError
+from hornbeam_server.pgwire.session.placeholders import Statement
+
+INTERNAL = "XX000"
+PROTOCOL_VIOLATION = "08P01"
+CANCELLED = "query-canceled"
+"""The code of a statement that a CancelRequest has ended."""
+SQLSTATES: Mapping[str, str] = {
+    "schema-invalid": "42P16",
+    "sql-invalid": "42601",
+    "sql-unknown-name": "42P01",
+    "sql-type-mismatch": "22000",
+    "division-by-zero": "22012",
+    "sql-unsupported": "0A000",
+    "constraint-violation": "23000",
+    "not-null-violation": "23502",
+    "unique-violation": "23505",
+    "foreign-key-violation": "23503",
+    "check-violation": "23514",
+    "precondition-failed": "23000",
+    "transaction-aborted": "40001",
+    "read-conflict": "40001",
+    "outcome-unknown": "08007",
+    "idempotency-mismatch": INTERNAL,
+    "snapshot-too-old": "72000",
+    "stale-plan": "40001",
+    "being-loaded": "55006",
+    "not-found": "42704",
+    "limit-exceeded": "54000",
+    "memory-exceeded": "53200",
+    "statement-timeout": "57014",
+    "overloaded": "53000",
+    "unavailable": "57P03",
+    "disk-full": "53100",
+    "corruption": "XX001",
+    "invalid-request": "22023",
+    "unauthenticated": "28000",
+    "forbidden": "42501",
+    "misdirected-request": PROTOCOL_VIOLATION,
+    "internal": INTERNAL,
+    "failed-transaction": "25P02",
+    "read-only": "25006",
+    CANCELLED: "57014",
+}
+"""The SQLSTATE of each code of Hornbeam's errors. A code that stands for several of PostgreSQL's
+errors has the SQLSTATE of their class."""
+_COLUMN_UNKNOWN, _FUNCTION_UNKNOWN = "42703", "42883"
+_PLACE = re.compile(r"\(line (\d+), column (\d+)\)")
+_WRONG_USE = "55000"
+
+
+@dataclass(eq=False)
+class Failure(Exception):
+    """An error for the client. `more` has further fields by their codes. `fatal`: the connection
+    ends."""
+
+    sqlstate: str
+    message: str
+    hint: str = ""
+    fatal: bool = False
+    more: Mapping[str, str] = field(default_factory=dict)
+
+    def fields(self) -> dict[str, str]:
+        severity = "FATAL" if self.fatal else "ERROR"
+        found = {"S": severity, "V": severity, "C": self.sqlstate, "M": self.message}
+        return {**found, "H": self.hint, **self.more}
+
+
+def notice_fields(text: str) -> dict[str, str]:
+    message, _, hint = text.partition("\n")
+    return {"S": "NOTICE", "V": "NOTICE", "C": "00000", "M": message, "H": hint.strip()}
+
+
+def failure_of(error: Exception, statement: Statement | None = None) -> Failure:
+    """The failure that an error of a statement means. The places in its message are those of the
+    statement."""
+    if isinstance(error, Failure):
+        return error
+    if not isinstance(error, Error):
+        return Failure(INTERNAL, "An unexpected error; the server's log has the details.")
+    message, _, hint = str(error).partition("\n")
+    more = {"P": position} if (position := _position(message, statement)) else {}
+    if isinstance(name := error.problem.get("constraint"), str):
+        more["n"] = name
+    return Failure(_sqlstate(error), message, " ".join(hint.split()), more=more)
+
+
+def _sqlstate(error: Error) -> str:
+    if error.code == "sql-unknown-name":
+        return _of_name(str(error))
+    if error.code:
+        return SQLSTATES.get(error.code, INTERNAL)
+    if isinstance(error, NotSupportedError):
+        return SQLSTATES["sql-unsupported"]
+    if isinstance(error, InterfaceError) or not isinstance(error, DatabaseError):
+        return _WRONG_USE
+    return SQLSTATES["sql-invalid"]
+
+
+def _of_name(message: str) -> str:
+    """The SQLSTATE of an unknown name, by the word that begins the message."""
+    word = message.partition(" ")[0]
+    unknown = {"Column": _COLUMN_UNKNOWN, "Function": _FUNCTION_UNKNOWN}
+    return unknown.get(word, SQLSTATES["sql-unknown-name"])
+
+
+def _position(message: str, statement: Statement | None) -> str:
+    """The number of the character, from 1, at the place that a message names; "" for none."""
+    found = _PLACE.search(message)
+    if found is None or statement is None:
+        return ""
+    line, column = int(found[1]), int(found[2])
+    before = statement.sql.split("\n")[: line - 1]
+    return str(statement.given_position(sum(len(each) + 1 for each in before) + column))

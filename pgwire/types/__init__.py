@@ -1,0 +1,1 @@
+"""Types and values in PostgreSQL's formats."""

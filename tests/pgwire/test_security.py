@@ -1,0 +1,188 @@
+"""Keys, grants, TLS, the audit log and limits, as over REST."""
+
+import json
+import socket
+import ssl
+import threading
+
+import httpx
+import psycopg
+import pytest
+from psycopg import errors
+
+from hornbeam_server.api.security import api_keys
+from tests.api.certificates import Authority
+from tests.pgwire.wire_world import wire_world
+
+DDL = "CREATE TABLE open (o_id INTEGER PRIMARY KEY); CREATE TABLE hidden (h_id INTEGER PRIMARY KEY)"
+
+SLOW = "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b"
+
+
+class Keyed:
+    """A database that needs keys, and its administrator's key."""
+
+    def __init__(self, world, root, audit):
+        self.world = world
+        self.root = root
+        self.audit = audit
+
+    def request(self, method, path, **content):
+        async def send():
+            transport = httpx.ASGITransport(self.world.app)
+            async with httpx.AsyncClient(
+                transport=transport, base_url="http://localhost"
+            ) as client:
+                head = {"Authorization": f"Bearer {self.root.text}"}
+                return await client.request(method, path, headers=head, **content)
+
+        return self.world.run(send())
+
+    def made(self, name, role="writer", grants=None):
+        body = {"name": name, "role": role, "grants": grants}
+        answer = self.request("POST", "/v1/keys", json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def connect(self, user, password, **options):
+        return psycopg.connect(
+            self.world.dsn(user), **{"password": password, "autocommit": True, **options}
+        )
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory):
+    folder, root = tmp_path_factory.mktemp("keyed"), api_keys.fresh()
+    audit = folder / "audit.log"
+    options = {"bootstrap_key": api_keys.bootstrap_line(root), "audit_log": audit}
+    with wire_world(folder, authentication="keys", key_refresh_s=0.05, **options) as world:
+        found = Keyed(world, root, audit)
+        with found.connect("bootstrap", root.text) as connection:
+            connection.execute(DDL)
+        yield found
+
+
+def test_a_key_logs_in_by_its_name_or_id_and_scram(keyed):
+    key = keyed.made("ann")
+    for user in ("ann", key["id"]):
+        with keyed.connect(user, key["key"], require_auth="scram-sha-256") as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+            assert connection.info.parameter_status("is_superuser") == "off"
+
+
+def test_the_key_of_the_settings_logs_in_by_its_text(keyed):
+    with keyed.connect("bootstrap", keyed.root.text, require_auth="password") as connection:
+        assert connection.info.parameter_status("is_superuser") == "on"
+
+
+@pytest.mark.parametrize("user", ["bob", "bootstrap", "missing"])
+def test_a_wrong_password_and_an_unknown_user_get_the_same_answer(keyed, user):
+    if user == "bob":
+        keyed.made("bob")
+    other = api_keys.fresh().text
+    with pytest.raises(psycopg.OperationalError, match=f"failed for user '{user}'"):
+        keyed.connect(user, other)
+    last = json.loads(keyed.audit.read_text().splitlines()[-1])
+    assert (last["event"], last["user"], last["status"]) == ("login", user, 401)
+    assert other not in keyed.audit.read_text()
+
+
+def test_a_key_of_another_user_does_not_log_in(keyed):
+    keyed.made("carl")
+    other = keyed.made("dora")
+    for user in ("carl", "bootstrap"):
+        with pytest.raises(psycopg.OperationalError):
+            keyed.connect(user, other["key"])
+
+
+def test_two_keys_of_one_name_log_in_by_their_ids_only(keyed):
+    first, second = keyed.made("twin"), keyed.made("twin")
+    with pytest.raises(psycopg.OperationalError):
+        keyed.connect("twin", first["key"])
+    with keyed.connect(second["id"], second["key"]) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_roles_and_grants_are_those_of_rest(keyed):
+    reader = keyed.made("reader", "reader")
+    granted = keyed.made("granted", "writer", {"open": "write"})
+    with keyed.connect("reader", reader["key"]) as connection:
+        with pytest.raises(errors.InsufficientPrivilege):
+            connection.execute("INSERT INTO open VALUES (1)")
+        with pytest.raises(errors.InsufficientPrivilege):
+            connection.execute("CREATE TABLE more (m_id INTEGER PRIMARY KEY)")
+    with keyed.connect("granted", granted["key"]) as connection:
+        connection.execute("INSERT INTO open VALUES (2)")
+        for sql in ("SELECT * FROM hidden", "INSERT INTO hidden VALUES (1)"):
+            with pytest.raises(errors.InsufficientPrivilege):
+                connection.execute(sql)
+            with pytest.raises(errors.InsufficientPrivilege):
+                connection.execute(sql, prepare=True)
+        assert connection.execute("SELECT o_id FROM open WHERE o_id = 2").fetchone() == (2,)
+    lines = [json.loads(line) for line in keyed.audit.read_text().splitlines()]
+    written = [line for line in lines if line.get("changed") == ["open"]]
+    assert written[-1]["name"] == "granted"
+
+
+def test_a_key_that_is_revoked_ends_to_work_in_an_open_session(keyed):
+    key = keyed.made("brief")
+    with keyed.connect("brief", key["key"]) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+        assert keyed.request("DELETE", f"/v1/keys/{key['id']}").is_success
+        with pytest.raises(errors.InvalidAuthorizationSpecification):
+            connection.execute("SELECT 1")
+    with pytest.raises(psycopg.OperationalError):
+        keyed.connect("brief", key["key"])
+
+
+def test_a_secret_of_another_session_cancels_nothing(keyed):
+    key = keyed.made("slow", "reader")
+    slow = "SELECT count(*) FROM generate_series(1, 3000) a, generate_series(1, 3000) b"
+    with keyed.connect("slow", key["key"]) as connection:
+        done = threading.Event()
+
+        def query():
+            with connection.cursor() as cursor:
+                assert cursor.execute(slow).fetchone() == (9_000_000,)
+            done.set()
+
+        thread = threading.Thread(target=query)
+        thread.start()
+        for process in list(keyed.world.listener._by_process):
+            request = (16).to_bytes(4) + (80877102).to_bytes(4) + process.to_bytes(4) + bytes(4)
+            with socket.create_connection(("127.0.0.1", keyed.world.port), timeout=10) as raw:
+                raw.sendall(request)
+                assert raw.recv(1) == b""
+        thread.join()
+        assert done.is_set()
+
+
+def test_a_server_with_a_certificate_speaks_tls_only(tmp_path):
+    authority = Authority(tmp_path / "ca")
+    certificate, key = authority.signed("server", "IP:127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with wire_world(tmp_path, context) as world:
+        options = {"sslmode": "verify-full", "sslrootcert": str(authority.certificate)}
+        with world.connect(**options) as connection:
+            assert connection.pgconn.ssl_in_use
+            rows = connection.execute("SELECT * FROM generate_series(1, 20000)").fetchall()
+            assert len(rows) == 20_000
+            timer = threading.Timer(0.2, connection.cancel_safe)
+            timer.start()
+            with pytest.raises(errors.QueryCanceled):
+                connection.execute(SLOW)
+            timer.join()
+        with pytest.raises(psycopg.OperationalError, match="needs TLS"):
+            world.connect(sslmode="disable")
+
+
+def test_connections_beyond_the_limit_are_refused(tmp_path):
+    unencrypted = {"sslmode": "disable", "gssencmode": "disable"}
+    with (
+        wire_world(tmp_path, max_connections=2) as world,
+        world.connect(),
+        world.connect(),
+        pytest.raises(psycopg.OperationalError, match="too many connections"),
+    ):
+        world.connect(**unencrypted)
