@@ -134,7 +134,7 @@ def render_default(default: Default) -> str | None:
 
 def render_identity(identity: Identity) -> str:
     options = []
-    if identity.start != 1:
+    if identity.start != (1 if identity.increment > 0 else -1):
         options.append(f"START WITH {identity.start}")
     if identity.increment != 1:
         options.append(f"INCREMENT BY {identity.increment}")

@@ -110,10 +110,23 @@ def changed_identity(sql: str, before: Identity, refuse: Refuse) -> Identity:
             at += 3 if always else 4
         else:
             refuse("GENERATED", tokens[at + 1].start, "Write SET GENERATED ALWAYS or BY DEFAULT.")
-    up = before.increment > 0
-    least, most = (None, before.last) if up else (before.last, None)
+    least, most = (None, before.last) if before.increment > 0 else (before.last, None)
     known = Options(start=before.start, increment=before.increment, least=least, most=most)
-    return read_options(options, refuse, known, identity=True).identity(always=always)
+    found = read_options(options, refuse, known, identity=True)
+    return _turned(found, before).identity(always=always)
+
+
+def _turned(found: Options, before: Identity) -> Options:
+    """The options whose increment may have changed its sign. PostgreSQL keeps the bound at the
+    other end, which is its default where the first number does not show that it is another."""
+    up = found.increment > 0
+    if up == (before.increment > 0):
+        return found
+    if up and found.most is None and before.start < 0:
+        return replace(found, most=-1)
+    if not up and found.least is None and before.start > 0:
+        return replace(found, least=1)
+    return found
 
 
 class _Reader:

@@ -66,6 +66,7 @@ from hornbeam_server.txlayer.ddl.numbering import (
     number_of,
     restarted,
     tables_of,
+    turned,
     with_numbers,
 )
 from hornbeam_server.txlayer.ddl.tasks import Tasks
@@ -193,6 +194,7 @@ class CatalogKeeper:
             load_records.require_same(made, current)
             copy_records.require_same(made, current)
             await claim.put_in_force(current.version)
+            made = await turned(made, current, self._manager.turned)
             catalog = with_numbers(made, current, claim.number)
             await self._require_bounds(catalog, current)
             new = tables_of(catalog) - tables_of(current)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from itertools import chain, count
 
@@ -182,6 +182,24 @@ def restarted(current: Catalog, key: tuple[str, str], at: int | None) -> Catalog
     others = [b for b in current.beginnings if (b.relation, b.column) != key]
     begun = Beginning(relation, column, load_records.NEW, begins)
     return replace(current, version=current.version + 1, beginnings=(*others, begun))
+
+
+async def turned(
+    made: Catalog, current: Catalog, first: Callable[[Counter, Counter], Awaitable[int]]
+) -> Catalog:
+    """`made` with new counters for those that count in the other direction than in `current`, and
+    do not begin again. `first` gives the first number of such a counter, before and after."""
+    again = {(b.relation, b.column) for b in made.beginnings if b.number == load_records.NEW}
+    begun: list[Beginning] = []
+    for key, after in made.counters.items():
+        before = current.counters.get(key)
+        if before is None or key in again:
+            continue
+        if before.identity.increment * after.identity.increment < 0:
+            begun.append(Beginning(*key, load_records.NEW, await first(before, after)))
+    keys = {(b.relation, b.column) for b in begun}
+    others = [b for b in made.beginnings if (b.relation, b.column) not in keys]
+    return replace(made, beginnings=(*others, *begun)) if begun else made
 
 
 def number_of(table: str) -> int:

@@ -105,13 +105,19 @@ class IdentityBlocks:
         """Require that the bounds of a changed counter leave out neither the last number that this
         node has given nor the next one. Raises InvalidRequest."""
         following, begun = await self._next(before)
-        given = following - before.identity.increment
-        least = given if begun else following
+        number = following - before.identity.increment * begun
         words = ("MINVALUE", "MAXVALUE")[:: 1 if after.identity.increment > 0 else -1]
-        if _before(after, after.last, given):
-            raise _left_out(after, given, f"{words[1]} {after.last}")
-        if after.first is not None and _before(after, least, after.first):
-            raise _left_out(after, least, f"{words[0]} {after.first}")
+        if _before(after, after.last, number):
+            raise _left_out(after, number, f"{words[1]} {after.last}")
+        if after.first is not None and _before(after, number, after.first):
+            raise _left_out(after, number, f"{words[0]} {after.first}")
+
+    async def turned(self, before: Counter, after: Counter) -> int:
+        """The first number of `after`, which counts in the other direction than `before`: the one
+        behind the last number that this node has given. Raises InvalidRequest."""
+        await self.require_bounds(before, after)
+        following, begun = await self._next(before)
+        return following + (after.identity.increment - before.identity.increment) * begun
 
     # ------------------------------------------------------------ inside
 

@@ -596,6 +596,11 @@ class TransactionManager:
         nor its next one. Raises InvalidRequest."""
         await self._identity.require_bounds(before, after)
 
+    async def turned(self, before: Counter, after: Counter) -> int:
+        """The first number of a counter that counts in the other direction from now on. Raises
+        InvalidRequest."""
+        return await self._identity.turned(before, after)
+
     async def move_to(self, counter: Counter, number: int) -> None:
         """Make `number` the next number of an identity column, unless the column is past it."""
         await self._identity.move_to(counter, number)
