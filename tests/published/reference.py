@@ -33,6 +33,11 @@ SELECT p.relname, c.relname FROM pg_inherits JOIN pg_class p ON p.oid = inhparen
 JOIN pg_class c ON c.oid = inhrelid WHERE p.relkind = 'r'
 AND p.relnamespace = 'public'::regnamespace
 """
+_WITHOUT_REST = """
+SELECT relname FROM pg_partitioned_table JOIN pg_class ON pg_class.oid = partrelid
+WHERE partdefid = 0 AND partstrat <> 'h' AND relnamespace = 'public'::regnamespace
+"""
+"""Tables in partitions that do not take all rows."""
 _RULES = """
 SELECT rulename, tablename FROM pg_rules WHERE schemaname = 'public'
 """
@@ -92,6 +97,9 @@ def _plain(db: Any) -> None:
     db.execute("SET search_path TO public")
     for part, constraint in db.execute(_OF_PARTS).fetchall():
         db.execute(f"ALTER TABLE {part} DROP CONSTRAINT {identifier(constraint)}")
+    for (table,) in db.execute(_WITHOUT_REST).fetchall():
+        rest = identifier(f"{table}_rest")
+        db.execute(f"CREATE TABLE {rest} PARTITION OF {identifier(table)} DEFAULT")
     for rule, table in db.execute(_RULES).fetchall():
         if rule != "_RETURN":
             db.execute(f"DROP RULE {identifier(rule)} ON {identifier(table)}")
@@ -125,7 +133,7 @@ def _fill(db: Any, readings: Sequence[Reading]) -> None:
 
 def _without_references(schema: Schema) -> Schema:
     relations = tuple(replace(each, foreign_keys=()) for each in schema.relations)
-    return Schema(relations, schema.indexes, ())
+    return replace(schema, relations=relations, views=())
 
 
 def _translated(ddl: str) -> str:

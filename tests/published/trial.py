@@ -74,7 +74,10 @@ def tried(
         hornbeam.connect(url, autocommit=True) as db,
         reference.loaded(server, published, files, readings_of(files)) as other,
     ):
-        _Trial(published, url, db, other, result, random.Random(seed)).run()
+        try:
+            _Trial(published, url, db, other, result, random.Random(seed)).run()
+        except hornbeam.Error as error:
+            result.differences.append(f"not finished: {error}")
     code, out, errors = command(url, "verify")
     if code != 0 or "0 differences" not in out:
         result.differences.append(f"verify: {out}{errors}")
