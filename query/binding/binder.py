@@ -1687,11 +1687,12 @@ class _Binder:
 
     def _struct_field(self, node: exp.Column, select: _Select) -> None:
         """Accept `s.k` where `s` may be a computed column, whose fields only DuckDB knows. Raises
-        UnknownName otherwise."""
+        UnknownName otherwise, also if `s` is a row, whose field is written `(s).k`."""
         for frame in select.frame.around():
             for item in frame.local(node.table):
                 column = item.find(node.table)
-                if item.relation is None and column is not None and column.type is None:
+                computed = column is not None and column.type is None and not column.fields
+                if item.relation is None and computed:
                     return
             if frame.open():
                 return

@@ -112,6 +112,11 @@ def counted(node: exp.Expr) -> exp.Expr:
             cure="Give a value for each expression of ORDER BY.",
         )
 
+    if any(each.find(exp.AggFunc) is not None for each in given):
+        raise SqlError(
+            f"{name} has an aggregate among its values: aggregates cannot be nested.",
+            cure="Compute it in a subquery, and give its column.",
+        )
     values = [key.this for key in keys]
     of_group = any(each.find(exp.Column) is not None for each in given)
     rows = (_listed if of_group else _Counted)(values, condition)

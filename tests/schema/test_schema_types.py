@@ -60,6 +60,10 @@ def test_coercion_is_total_and_idempotent(type_: ColumnType, value: Any) -> None
         (DOUBLE, "-inf", "-inf"),
         (ColumnType(Kind.BYTES), "AP8=", repr(b"\0\xff")),
         (ColumnType(Kind.DATE), dt.datetime(2024, 2, 29), "datetime.date(2024, 2, 29)"),
+        (ColumnType(Kind.DATE), "2024-02-29 0:0:0", "datetime.date(2024, 2, 29)"),
+        (ColumnType(Kind.TIME), "7:9", "datetime.time(7, 9)"),
+        (ColumnType(Kind.TIME), "7:9:5.5", "datetime.time(7, 9, 5, 500000)"),
+        (ColumnType(Kind.TIMESTAMP), "2024-1-2 7:9:5", "datetime.datetime(2024, 1, 2, 7, 9, 5)"),
         (ColumnType(Kind.UUID), "0" * 31 + "1", repr(uuid.UUID(int=1))),
         (
             ColumnType(Kind.TIMESTAMPTZ),

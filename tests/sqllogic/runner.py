@@ -39,6 +39,8 @@ _ATTACHED = re.compile(r"\s*attach\b.*\bas\s+(\w+)", re.I | re.S)
 _DRAWN_FROM = re.compile(r"\b(?:nextval|setval)\s*\(\s*'([\w.]+)'", re.I)
 RESTS_ON_UNKNOWN = "rests on a statement that the database does not know"
 _COUNTS = re.compile(r"\s*(?:insert|update|delete|merge)\b(?!.*\breturning\b)", re.I | re.S)
+_ROLLBACK_TO = re.compile(r"\s*rollback\s+(?:(?:work|transaction)\s+)?to\b", re.I)
+"""A return to a savepoint, which a failed transaction does not know if it was set afterwards."""
 _RANDOM = re.compile(r"\brandom\s*\(", re.I)
 _PLAN = re.compile(r"\s*explain\b", re.I)
 _READS = re.compile(r"\s*\(*\s*(?:select|values|from|with|explain|show|describe|table)\b", re.I)
@@ -218,7 +220,8 @@ def _asked(run: _Run, record: Statement | Query) -> Outcome:
         _spoil(run, record.sql, unknown=False)
         return Outcome(record.line, record.sql, Verdict.SKIPPED, "random numbers")
     answer = run.database.ask(record.sql, record.connection)
-    if answer.aborted and record.connection in run.stopped:
+    rests = answer.aborted or (answer.error and _ROLLBACK_TO.match(record.sql))
+    if rests and record.connection in run.stopped:
         _spoil(run, record.sql, unknown=False)
         return Outcome(record.line, record.sql, Verdict.SKIPPED, "its transaction has failed")
     verdict, detail = _judged(run, record, answer)

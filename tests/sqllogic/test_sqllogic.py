@@ -267,6 +267,17 @@ def test_the_rest_of_a_transaction_that_a_refused_statement_aborts_is_not_asked(
     assert [each.verdict for each in outcomes] == verdicts
 
 
+def test_a_savepoint_that_a_failed_transaction_does_not_know_is_not_asked():
+    text = "statement ok\nA\n\nstatement ok\nSAVEPOINT s\n\nstatement ok\nROLLBACK TO s\n"
+    failed = Answer(error="failed-transaction: aborted", aborted=True)
+    answers = {"SAVEPOINT s": failed, "ROLLBACK TO s": Answer(error="There is no savepoint s.")}
+    outcomes, _ = run(text, {"A": Answer(error="no", refused=True)} | answers)
+    verdicts = [Verdict.REFUSED, Verdict.SKIPPED, Verdict.SKIPPED]
+    assert [each.verdict for each in outcomes] == verdicts
+    outcomes, _ = run(text, answers | {"SAVEPOINT s": ONE})
+    assert outcomes[-1].verdict is Verdict.ERROR
+
+
 def test_an_aborted_transaction_is_no_fault_of_the_database(tmp_path):
     database = Hornbeam(tmp_path / "data")
     found = [database.ask(sql) for sql in ("BEGIN", "SELECT gone", "SELECT 1", "ROLLBACK")]

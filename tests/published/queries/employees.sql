@@ -6,7 +6,7 @@ SELECT d.dept_name, count(*) FROM dept_emp de JOIN departments d ON d.dept_no = 
   GROUP BY d.dept_no, d.dept_name ORDER BY d.dept_no;
 SELECT d.dept_name, e.first_name, e.last_name, m.from_date FROM dept_manager m
   JOIN departments d ON d.dept_no = m.dept_no JOIN employees e ON e.emp_no = m.emp_no
-  WHERE m.to_date = '9999-01-01' ORDER BY d.dept_name;
+  WHERE m.to_date = '9999-01-01' ORDER BY d.dept_name, m.emp_no;
 SELECT title, count(*) FROM titles GROUP BY title ORDER BY title;
 SELECT gender, count(*), avg(salary) FROM employees e JOIN salaries s ON s.emp_no = e.emp_no
   GROUP BY gender ORDER BY CAST(gender AS TEXT);
