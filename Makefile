@@ -31,7 +31,7 @@ BOTH := tests/storage/test_storage_rows.py tests/storage/test_storage_snapshot.p
 # Without compiled modules each process takes twice as long to start, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo speedups test-speedups demo-cluster demo-spark test test-quick check docs postgres-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-subscribers bench-live bench-cluster bench-nodes bench-spark bench-spark-cluster bench-nations bench-peers lock clean
+.PHONY: demo speedups test-speedups demo-cluster demo-spark test test-quick check docs postgres-answers catalogue-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-subscribers bench-live bench-cluster bench-nodes bench-spark bench-spark-cluster bench-nations bench-peers lock clean
 
 # A copy without symbolic links (a zip, core.symlinks=false) has files with their targets: `ln` restores them.
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
@@ -102,6 +102,10 @@ check: $(SPARK) docs  ## style, types, layers, dead code and dead files, links o
 
 postgres-answers: $(PEERS)  ## record PostgreSQL's answers to the corpus of tests/postgres (needs PostgreSQL)
 	@$(BIN)/python -m tests.postgres.ask
+
+catalogue-answers: $(PEERS)  ## record PostgreSQL's system catalog and its answers to clients' queries: DSN="host=… dbname=…" of a PostgreSQL 15 with tests/catalogue/schema.sql
+	@$(BIN)/python -m tests.postgres.system_catalog "$(DSN)"
+	@$(BIN)/python -m tests.catalogue.record "$(DSN)"
 
 sqllogic: $(READY)  ## run the tests of DuckDB, SQLite, RisingLight, RisingWave, CockroachDB and PostgreSQL: CORPUS=DuckDB, ONLY=pattern
 	@$(BIN)/python -m tests.sqllogic $(addprefix --corpus ,$(CORPUS)) $(addprefix --only ,$(ONLY))

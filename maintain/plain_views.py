@@ -13,6 +13,7 @@ from hornbeam_server.maintain.deltas.relations import describe, labelled, stored
 from hornbeam_server.query.binding.binder import bind_tree
 from hornbeam_server.query.binding.identities import forget_omitted
 from hornbeam_server.query.binding.plain_views import names_in, parse_view
+from hornbeam_server.query.binding.system_tables import system_relations_in
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.model import Column, DeclaredView
@@ -31,7 +32,9 @@ def plain_view(declared: DeclaredView, catalog: Catalog, names: Sequence[str] = 
             raise SqlError("A view has no parameters.", cure="Write the values.")
         stored = {table.name for table in tree.find_all(exp.Table) if "source" in table.meta}
         forget_omitted(tree)
-        fields = describe(text(tree), {n: stored_fields(catalog.visible(n)) for n in stored})
+        read = {n: stored_fields(catalog.visible(n)) for n in stored}
+        read |= {each.full: stored_fields(each.columns) for each in system_relations_in(tree)}
+        fields = describe(text(tree), read)
         fields = labelled(fields, bound.columns)
         columns = _named([field.column() for field in fields], names)
         twice = [n for n, count in Counter(c.name for c in columns).items() if count > 1]

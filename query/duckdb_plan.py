@@ -82,6 +82,8 @@ class ResidualPlan:
     blocks: tuple[tuple[SourceRead, ...], ...]
     lifted: tuple[LiftedQuery, ...]
     reason: str
+    system: tuple[tuple[str, pa.Table], ...] = ()
+    """The system relations that the statement reads, by the names that the SQL has."""
     types: tuple[ColumnType | None, ...] = ()
     by_types: bool = False
     """May native code run the query when the types of its parameters are known?"""
@@ -109,6 +111,8 @@ class ResidualPlan:
         """Yield the result in Arrow batches. No other query uses `session`."""
         values: dict[Any, Any] = dict(parameters)
         loaded: dict[str, Kept | None] = {}
+        for name, table in self.system:
+            session.register(name, table)
         for item in self.lifted:
             await _answer(item, reader, values, session, loaded)
         for reads in self.blocks:

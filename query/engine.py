@@ -667,11 +667,13 @@ class QueryStream:
 
 def _typed(columns: tuple[OutputColumn, ...], session: DuckSession) -> tuple[OutputColumn, ...]:
     """The columns with DuckDB's types, and with its names if binding did not know all columns."""
-    names = [column.name for column in columns]
-    if len(names) != len(session.types):
-        names = list(session.names)
     types = with_labels(session.types, [column.type for column in columns])
-    return tuple(map(OutputColumn, names, types))
+    if len(columns) != len(session.types):
+        return tuple(map(OutputColumn, session.names, types))
+    return tuple(
+        OutputColumn(column.name, type_, system=column.system)
+        for column, type_ in zip(columns, types, strict=True)
+    )
 
 
 def _fields(columns: Sequence[OutputColumn]) -> list[Column]:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import pyarrow as pa
 from sqlglot import exp
 
 from hornbeam_server.query.binding.algebra import Block, EquiJoin, Filter
 from hornbeam_server.query.binding.binder import BoundQuery
 from hornbeam_server.query.binding.blocks import joinable
+from hornbeam_server.query.binding.system_tables import SYSTEM
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.duckdb_plan import LiftedQuery, ResidualPlan, SourceRead
 from hornbeam_server.query.execution.loops import NativePlan
@@ -21,6 +23,7 @@ from hornbeam_server.query.optimizer.implied_filters import BlockPlaces, find_hi
 from hornbeam_server.query.optimizer.join_order import order_joins
 from hornbeam_server.query.optimizer.uncorrelated_subqueries import candidates
 from hornbeam_server.query.parsing.placeholders import named_placeholder
+from hornbeam_server.query.system.relations import table as system_table
 from hornbeam_server.schema.catalog import Catalog, Layout
 from hornbeam_server.schema.trees import unlink
 
@@ -75,6 +78,7 @@ def plan_residual(
         read = SourceRead(names.of[key], access, alone, names.columns(key, access))
         sources[key[0]].append(read)
     _rename(tables, names)
+    system = _system_tables(tree, catalog)
     parameters = _number_parameters(tree)
     sql = duckdb_sql(tree, ranges=True)
     unlink(tree)
@@ -85,9 +89,25 @@ def plan_residual(
         parameters=parameters,
         blocks=tuple(tuple(some) for some in sources.values()),
         lifted=lifted,
+        system=system,
         reason=reason,
         types=tuple(column.type for column in bound.columns),
     )
+
+
+def _system_tables(tree: exp.Expr, catalog: Catalog) -> tuple[tuple[str, pa.Table], ...]:
+    """The system relations that the tree reads, by name, with the columns that it names: all of
+    them, if their number or order affects the result."""
+    tables = [each for each in tree.find_all(exp.Table) if SYSTEM in each.meta]
+    if not tables:
+        return ()
+    whole = any(join.args.get("method") == "NATURAL" for join in tree.find_all(exp.Join)) or any(
+        not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star)
+    )
+    whole = whole or any(each.args["alias"].args.get("columns") for each in tables)
+    wanted = None if whole else {each.name for each in tree.find_all(exp.Identifier)}
+    names = dict.fromkeys(".".join(each.meta[SYSTEM]) for each in tables)
+    return tuple((name, system_table(name, catalog, wanted)) for name in names)
 
 
 def _aliases(block: Block) -> list[str]:

@@ -225,6 +225,10 @@ class Catalog:
     stored_as: tuple[tuple[str, str], ...] = ()
     copies: tuple[Copy, ...] = ()
     staged: tuple[tuple[str, str], ...] = ()
+    derived: dict[str, object] = field(
+        init=False, repr=False, compare=False, hash=False, default_factory=dict
+    )
+    """What other layers have computed from this catalog and keep with it, by name."""
     _cache: dict[str, Layout] = field(
         init=False, repr=False, compare=False, hash=False, default_factory=dict
     )

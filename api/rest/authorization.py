@@ -19,10 +19,11 @@ from sqlglot import exp
 from hornbeam_server.api.rest.request_models import ExplainBody, QueryBody, TransactionBody
 from hornbeam_server.api.security.roles import Grant, Principal, Role, may_validate, sees
 from hornbeam_server.query.binding.binder import bind_tree
-from hornbeam_server.query.binding.information_schema import read_in
 from hornbeam_server.query.binding.plain_views import names_in
+from hornbeam_server.query.binding.system_tables import CLASSES, read_in
 from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.query.parsing.sequence_calls import draws, owners_of_draws
+from hornbeam_server.query.parsing.system_calls import named_calls
 from hornbeam_server.schema.caches import cached
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import (
@@ -121,8 +122,11 @@ def _discreet(
     except SqlError:
         return error  # the error quotes only the sender's own text
     mentioned = {table.name for table in tree.find_all(exp.Table)}
+    named = any(True for _ in named_calls(tree.walk()))
     unlink(tree)
     try:
+        if named:  # whether there is an object of this name is the system catalog's to say
+            principal.require_read([CLASSES])
         principal.require_read(sorted(_stored(mentioned, catalog)))
     except Forbidden as forbidden:
         return forbidden

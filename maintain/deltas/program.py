@@ -58,6 +58,7 @@ from hornbeam_server.maintain.deltas.stored_rows import COPY, StoredRows
 from hornbeam_server.maintain.deltas.translate import Translator
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
+from hornbeam_server.query.binding.system_tables import read_in
 from hornbeam_server.query.dialect.macros import macro
 from hornbeam_server.query.dialect.overloads import leave_to_duckdb
 from hornbeam_server.query.dialect.sums import KIND, SUMMED, WIDE
@@ -283,12 +284,23 @@ def _described(
     """Bind a view's SELECT, check it with `allowed`, and return its columns."""
     bound = bind_tree(tree, declared.sql, catalog)
     _require_visible(bound, catalog)
+    _require_stored(bound)
     allowed(tree, declared.sql)
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         raise Unsupported("A view is a SELECT.", cure="Write SELECT … FROM …")
     named_relations(tree, catalog)
     relations = {r.name: stored_fields(r.visible) for r in catalog.schema.relations}
     return labelled(describe(text(tree), relations), bound.columns)
+
+
+def _require_stored(bound: BoundQuery) -> None:
+    """Raises Unsupported for a SELECT that reads the system catalog, whose rows change with the
+    schema."""
+    if name := next(read_in(bound.ast), ""):
+        raise Unsupported(
+            f"A view that is stored cannot read {name}, whose rows change with the schema.",
+            cure="Declare a plain view: CREATE VIEW … AS SELECT …",
+        )
 
 
 def _require_visible(bound: BoundQuery, catalog: Catalog) -> None:

@@ -36,7 +36,7 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding import index_expressions, information_schema
+from hornbeam_server.query.binding import index_expressions
 from hornbeam_server.query.binding.algebra import (
     BoundStatement,
     Order,
@@ -72,6 +72,9 @@ from hornbeam_server.query.binding.names import (
 )
 from hornbeam_server.query.binding.plain_views import STORED, stand_in
 from hornbeam_server.query.binding.stars import with_ordered_stars
+from hornbeam_server.query.binding.system_names import put_oids
+from hornbeam_server.query.binding.system_tables import is_of_catalog
+from hornbeam_server.query.binding.system_tables import stand_in as stand_in_system
 from hornbeam_server.query.binding.texts_that_meet import (
     common_type,
     type_texts,
@@ -149,8 +152,9 @@ from hornbeam_server.query.parsing.nesting import too_deep
 from hornbeam_server.query.parsing.output_names import FIGURED, VALUE, name_output
 from hornbeam_server.query.parsing.parse import DIALECT, parse
 from hornbeam_server.query.parsing.placeholders import Parameter
-from hornbeam_server.query.parsing.schema_names import OF_SYSTEM, SCHEMA
+from hornbeam_server.query.parsing.schema_names import SCHEMA
 from hornbeam_server.query.parsing.sequence_calls import OF_COLUMN, put_owned_sequences
+from hornbeam_server.query.parsing.system_calls import mentions_catalog
 from hornbeam_server.query.typing.arrays import mark_array
 from hornbeam_server.query.typing.comparisons import EXCHANGED, settle
 from hornbeam_server.query.typing.constants import CONSTANT, named_type
@@ -171,8 +175,8 @@ from hornbeam_server.query.typing.value_functions import mark_values, value_type
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.counters import sequence_names
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
-from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC
-from hornbeam_server.schema.namespaces import SYSTEM_CATALOG, joined
+from hornbeam_server.schema.model import PUBLIC
+from hornbeam_server.schema.namespaces import SYSTEM_SCHEMAS, joined
 from hornbeam_server.schema.quotients import QUOTIENT
 from hornbeam_server.schema.trees import nodes_of, supersede, unlink, unlink_gone, written
 from hornbeam_server.schema.types import JSONB as JSONB_TYPE
@@ -247,6 +251,8 @@ def bind_tree(tree: exp.Expr, sql: str, catalog: Catalog, *, inner: bool = False
     binder.outermost = None if inner else tree
     try:
         name_types(tree, catalog)
+        if mentions_catalog(sql):
+            put_oids(tree, catalog)
         if OF_COLUMN in sql.lower():
             put_owned_sequences(tree, catalog)
         columns = binder.statement(tree)
@@ -1065,7 +1071,7 @@ class _Binder:
     def _from_item(self, node: exp.Expr, select: _Select) -> set[str]:
         self._visit(node)
         match node:
-            case exp.Table() if node.db == INFORMATION_SCHEMA:
+            case exp.Table() if node.db in SYSTEM_SCHEMAS:
                 return self._system_table(node, select)
             case exp.Table() if isinstance(node.this, exp.Identifier):
                 return self._table(node, select)
@@ -1086,31 +1092,23 @@ class _Binder:
                 return self._table_function(node, select)
 
     def _system_table(self, node: exp.Table, select: _Select) -> set[str]:
-        found = information_schema.stand_in(node, self.catalog)
-        if found is None:
-            if isinstance(node.this, exp.Func):
-                called = f"{node.db}.{function_name(node.this)}"
-                raise Unsupported(
-                    f"Function {called} is not supported{at(node, self.sql)}.",
-                    cure="Name the relations of information_schema, or write unnest.",
-                )
-            name, known = f"{node.db}.{node.name}", information_schema.known()
-            if information_schema.is_of_postgresql(node.name):
-                raise Unsupported(
-                    f"{name} is not supported{at(node, self.sql)}.",
-                    cure=f"Ask one of {', '.join(known)}.",
-                )
-            raise unknown("relation", name, at(node, self.sql), known)
-        node.replace(found)
-        return self._from_item(found, select)
+        found = stand_in_system(node, self.sql)
+        columns = tuple(
+            OutputColumn(column.name, column.type, system=system)
+            for column, system in zip(found.columns, found.types, strict=True)
+        )
+        return self._derived(node, _Shape(columns), select)
 
     def _table(self, node: exp.Table, select: _Select) -> set[str]:
         name, plain = node.name, not node.args.get("db")
         if plain and name in select.ctes and STORED not in node.meta:
             return self._derived(node, select.ctes[name], select, name)
+        if is_of_catalog(node):
+            return self._system_table(node, select)
         if plain and (view := self.catalog.plain_view.get(name)) is not None:
             found = stand_in(node, view)
             name_types(found, self.catalog)
+            put_oids(found, self.catalog)
             node.replace(found)
             self._visit(found)
             return self._derived(found, self._query(found.this, None, {}), select)
@@ -1134,11 +1132,6 @@ class _Binder:
         self, node: exp.Table, ctes: Mapping[str, object]
     ) -> UnknownName | Unsupported:
         name = ".".join(part.name for part in node.parts)
-        if name.startswith("pg_"):
-            return Unsupported(
-                f"{name} belongs to the system catalog of PostgreSQL{at(node, self.sql)}.",
-                cure=OF_SYSTEM[SYSTEM_CATALOG],
-            )
         if name in sequence_names(self.catalog.schema):
             return Unsupported(
                 f"{name} is a sequence, which cannot be read as a relation{at(node, self.sql)}.",
@@ -1405,7 +1398,9 @@ class _Binder:
             type_ = self._type(value)
             number = number_type(value, self._number_type) if type_ is None else None
             small = is_smallint(value, self._is_small_column)
-            columns.append(OutputColumn(name, type_, number, small, self._fields(value)))
+            target = self.targets.get(id(value.unnest()))
+            system = "" if target is None else target.column.system
+            columns.append(OutputColumn(name, type_, number, small, self._fields(value), system))
             open_ = open_ or _has_many(node)
             select.add_output(name, self._place(value.unnest(), select))
             if isinstance(node, exp.Alias) and name not in select.rows:
@@ -1422,7 +1417,7 @@ class _Binder:
 
     def _star(self, node: exp.Expr, star: exp.Star, select: _Select) -> list[OutputColumn]:
         table = node.args.get("table") if isinstance(node, exp.Column) else None
-        if node.text("db") not in ("", INFORMATION_SCHEMA):
+        if node.text("db") not in ("", *SYSTEM_SCHEMAS):
             raise self._unknown_alias(node, f"{node.text('db')}.{node.text('table')}", select)
         entries = list(self._star_entries(node, star, table, select))
         excluded = excluded_names(star)

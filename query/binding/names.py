@@ -23,13 +23,15 @@ ANONYMOUS = "?"
 class OutputColumn:
     """One column of a result. `type` is None if only execution determines it. `number` is then the
     type of its numbers, if the syntax shows it, with room for all of them. `small`: its integers
-    are SMALLINT. `fields`: the columns of the row that it is, which `ROW(…)` has made."""
+    are SMALLINT. `fields`: the columns of the row that it is, which `ROW(…)` has made. `system`:
+    PostgreSQL's name of the type of a column of a system relation, such as oid or char."""
 
     name: str
     type: ColumnType | None
     number: ColumnType | None = None
     small: bool = False
     fields: tuple[OutputColumn, ...] = ()
+    system: str = ""
 
 
 @dataclass(frozen=True)

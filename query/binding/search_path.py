@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from hornbeam_server.query.binding.information_schema import is_known
 from hornbeam_server.query.dialect.settings import is_show, show_as_query
 from hornbeam_server.query.parsing.parse import read_statement
 from hornbeam_server.query.parsing.sequence_calls import OF_COLUMN
+from hornbeam_server.query.system.relations import in_catalog, in_information_schema
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import UnknownName
 from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC
-from hornbeam_server.schema.namespaces import existing, joined
+from hornbeam_server.schema.namespaces import SYSTEM_CATALOG, existing, joined
 from hornbeam_server.schema.qualifying import (
     Edit,
     edited,
@@ -67,8 +67,10 @@ class _Finder:
         if len(parts) > 1:
             return None
         (name,) = parts
+        if in_catalog(name):
+            return f"{SYSTEM_CATALOG}.{identifier(name)}"
         for space in self._path:
-            if space == INFORMATION_SCHEMA and is_known(name):
+            if space == INFORMATION_SCHEMA and in_information_schema(name):
                 return f"{space}.{identifier(name)}"
             full = joined(space, name)
             if self._exists(full):

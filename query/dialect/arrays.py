@@ -152,6 +152,8 @@ def _spells_array(node: exp.Expr) -> bool:
             return len(node.selects) == 1 and _spells_array(node.selects[0].unalias())
         case exp.DPipe():
             return _joins_arrays(node)
+        case exp.Anonymous(this="array", expressions=[exp.Query()]):  # ARRAY(SELECT …)
+            return True
         case exp.Anonymous():
             name = NAMES.get((node.name.lower(), len(node.expressions)))
             return name is not None and FUNCTIONS[name].result in "ais"

@@ -5,7 +5,7 @@ and settings without effect here."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from sqlglot import exp
@@ -55,6 +55,14 @@ OF_SESSIONS = {
 }
 """Settings that a connection keeps, since scripts for PostgreSQL set them: the defaults."""
 _ALL = {**SETTINGS, **OF_TRANSACTIONS, **OF_SESSIONS}
+
+
+def all_settings() -> Iterator[tuple[str, str, str]]:
+    """The name, the value and the description of each setting, in the order of the names."""
+    for name, (value, text) in sorted(_ALL.items(), key=lambda item: item[0].lower()):
+        yield name, value, text
+
+
 _VALUES = {name.lower(): (name, value) for name, (value, _) in _ALL.items()}
 _SHOW = re.compile(r"SHOW\s+(?=\S)", re.IGNORECASE)
 _SPELLINGS = {
@@ -79,7 +87,7 @@ def show_as_query(sql: str, own: Mapping[str, str] = MappingProxyType({})) -> st
     if name == "all":
         rows = ", ".join(
             f"({literal_sql(each)}, {literal_sql(own.get(each, value))}, {literal_sql(text)})"
-            for each, (value, text) in sorted(_ALL.items(), key=lambda item: item[0].lower())
+            for each, value, text in all_settings()
         )
         return f"SELECT * FROM (VALUES {rows}) AS settings (name, setting, description)"
     known, value = _found(_SPELLINGS.get(name, name))
@@ -99,6 +107,7 @@ def current_setting(call: exp.Anonymous) -> exp.Expr:
     """The value of a call with a name[, missing_ok[, value]]. `value` is that of the session,
     which a client and the search path write there. Raises Unsupported."""
     name, *more = call.expressions or [exp.Null()]
+    name = name.this if isinstance(name, exp.Cast) else name
     texts = [each for each in (name, *more[1:]) if isinstance(each, exp.Literal) and each.is_string]
     if len(texts) != max(len(more), 1) or not all(isinstance(m, exp.Boolean) for m in more[:1]):
         raise Unsupported(

@@ -2,7 +2,8 @@
 before it reads them, or refused by name.
 
 ORDER BY x USING < is ORDER BY x ASC, USING > is DESC, EXISTS (SELECT FROM …) needs no column, and
-ROWS FROM (…) is LATERAL without the word.
+ROWS FROM (…) is LATERAL without the word. Behind AS a word such as SELECT may be the name of a
+column.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ _ORDERS = {
     TokenType.GT: (TokenType.DESC, "DESC"),
 }
 _CHANGED = {TokenType.USING, TokenType.FROM}
+_WORDS = {TokenType.SELECT, TokenType.INSERT, TokenType.UPDATE, TokenType.DELETE}
+"""Words that begin statements, and that may name a column behind AS."""
+_BEHIND_NAME = {",", ")", ";", "FROM", ""}
 _ROWS_FROM = ["ROWS", "FROM"]
 _FORMS = frozenset({"NFC", "NFD", "NFKC", "NFKD"})
 _ENDS = frozenset({",", ")", ";", "."})
@@ -35,12 +39,21 @@ def with_known_forms(tokens: Sequence[Token]) -> Sequence[Token]:
         if order is not None and i and tokens[i - 1].token_type is TokenType.USING:
             found[-1] = token_like(*order, token)
             continue
+        if token.token_type in _WORDS and _names_column(tokens, i):
+            found.append(token_like(TokenType.VAR, token.text, token))
+            continue
         if token.token_type is TokenType.LATERAL and _upper(tokens[i + 1 : i + 3]) == _ROWS_FROM:
             continue
         if token.token_type is TokenType.FROM and _is_empty(tokens[max(i - 3, 0) : i]):
             found.append(token_like(TokenType.NUMBER, "1", token))
         found.append(token)
     return found
+
+
+def _names_column(tokens: Sequence[Token], i: int) -> bool:
+    """Is the word at `i` a name behind AS?"""
+    named = i > 0 and tokens[i - 1].token_type is TokenType.ALIAS
+    return named and text_at(tokens, i + 1).upper() in _BEHIND_NAME
 
 
 def _is_empty(before: Sequence[Token]) -> bool:

@@ -64,9 +64,14 @@ from hornbeam_server.query.parsing.search_and_cycle import (
     write_out_clauses,
 )
 from hornbeam_server.query.parsing.sequence_calls import mark_call, refuse_calls
+from hornbeam_server.query.parsing.system_calls import (
+    is_answered,
+    mentions_catalog,
+    without_catalog,
+    write_lookups,
+)
 from hornbeam_server.query.parsing.ties import replace_ties
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, Unsupported
-from hornbeam_server.schema.namespaces import SYSTEM_CATALOG
 from hornbeam_server.schema.sqltext import CODE_POINTS
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone
 
@@ -151,14 +156,15 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> list[exp.Expr
     check_faithful(tokens, tree, sql)
     check_clauses(nodes, tokens, sql)
     check_row_functions(nodes, sql)
-    for node in nodes:
-        if isinstance(node, exp.Dot):
-            _leave_catalog_out(node)
     join_names(nodes, sql)
     for node in nodes:
         if isinstance(node, exp.Collate):
             _leave_collation_out(node, sql)
     name_outputs(nodes, sql)
+    before = nodes
+    if mentions_catalog(sql):
+        write_lookups(tree)
+        nodes = shallow(tree)
     guard_divisions(nodes)
     replace_ties(nodes)
     list_equalities(nodes)
@@ -173,7 +179,7 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> list[exp.Expr
     if any(isinstance(node, SEVERAL) for node in nodes):
         spell_patterns(tree)
     left = shallow(tree)
-    unlink_gone(nodes, left)
+    unlink_gone([*before, *nodes] if before is not nodes else nodes, left)
     return left
 
 
@@ -189,7 +195,7 @@ def read_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
         tokens = grammar.with_rows(grammar.with_jsonb_operators(grammar.tokenize(sql)))
         _check_length(tokens)
         check_tokens(tokens)
-        tokens = with_names_of_records(with_intervals(tokens))
+        tokens = with_names_of_records(with_intervals(without_catalog(tokens)))
         tokens = with_known_forms(_with_insert(tokens))
         tokens, searches = without_clauses(tokens, sql)
         refuse_forms(tokens)
@@ -423,14 +429,6 @@ def _prepare(node: exp.Expr, sql: str) -> None:
         mark_call(node)
 
 
-def _leave_catalog_out(node: exp.Dot) -> None:
-    """Leave `pg_catalog` out of the name of a function."""
-    owner, called = node.this, node.expression
-    named = isinstance(owner, exp.Identifier) and owner.name == SYSTEM_CATALOG
-    if named and isinstance(called, exp.Func):
-        supersede(node, called)
-
-
 def _leave_collation_out(node: exp.Collate, sql: str) -> None:
     """Leave out a collation that orders text by code point. Raises Unsupported for another."""
     name = node.expression.name
@@ -646,7 +644,7 @@ def _check_function(node: exp.Func, sql: str) -> None:
             f"Function {name} reaches outside the database{at(node, sql)}.",
             cure="Load the data into a relation first.",
         )
-    if OF_SERVER.fullmatch(name):
+    if OF_SERVER.fullmatch(name) and not is_answered(name):
         raise Unsupported(
             f"Function {name} asks for the system catalog of PostgreSQL{at(node, sql)}.",
             cure="Ask information_schema, SHOW, or version() and current_user.",

@@ -14,20 +14,19 @@ from sqlglot import exp
 
 from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.schema.errors import SqlError, Unsupported
-from hornbeam_server.schema.model import DATABASE, INFORMATION_SCHEMA, PUBLIC
-from hornbeam_server.schema.namespaces import SYSTEM_CATALOG, joined
+from hornbeam_server.schema.model import DATABASE, PUBLIC
+from hornbeam_server.schema.namespaces import SYSTEM_SCHEMAS, joined
 
 SCHEMA = "schema"
 """Key in the meta of a table whose name has a schema: the name of the schema. In the meta of a
 column: where the schema and the name of its relation begin and end in the text."""
-OF_SYSTEM = {SYSTEM_CATALOG: "Ask information_schema, hornbeam schema show, or \\d in the prompt."}
 _SCOPES = (exp.Select, exp.Update, exp.Delete, exp.Merge, exp.Insert)
 
 
 def join_names(nodes: Sequence[exp.Expr], sql: str) -> None:
     """Replace names with schemas by full names. `nodes` are those of a statement. Raises
-    Unsupported for a relation of another database or of the system catalog, and for one of `public`
-    with the name of a CTE. The binder refuses columns whose schema stays."""
+    Unsupported for a relation of another database, and for one of `public` with the name of a CTE.
+    The binder refuses columns whose schema stays."""
     tables = [n for n in nodes if isinstance(n, exp.Table) and isinstance(n.this, exp.Identifier)]
     columns = [n for n in nodes if isinstance(n, exp.Column) and n.args.get("db")]
     qualified = [table for table in tables if table.args.get("db")]
@@ -66,13 +65,8 @@ def _scope(node: exp.Expr) -> int:
 
 def _join_table(table: exp.Table, tables: Sequence[exp.Table], sql: str, ctes: Set[str]) -> None:
     schema, name = table.db, table.name
-    if schema == INFORMATION_SCHEMA:
-        return  # the binder knows its relations
-    if schema in OF_SYSTEM:
-        raise Unsupported(
-            f"{_written(table)} is in the system catalog of PostgreSQL{at(table, sql)}.",
-            cure=OF_SYSTEM[schema],
-        )
+    if schema in SYSTEM_SCHEMAS:
+        return  # the binder knows their relations
     full = joined(schema, name)
     if full in ctes:
         raise Unsupported(
@@ -149,6 +143,9 @@ def _join_column(column: exp.Column, scopes: Mapping[int, Sequence[exp.Table]]) 
     full = joined(schema, column.table)
     for node in _scopes_around(column):
         for table in scopes.get(id(node), ()):
+            if (table.db, table.name) == (schema, column.table) and not table.alias:
+                column.set("db", None)  # of a system relation
+                return
             if table.name == full and not _aliased(table):
                 span = _span(column.args["db"], column.args["table"])
                 if OWN_ALIAS in table.meta and span is not None:

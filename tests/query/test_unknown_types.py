@@ -22,8 +22,6 @@ from hornbeam_server.schema.model import Schema
         ("ARRAY['10.1.0.1'::inet]", "INET", "VARCHAR(43)"),
         ("'x'::bytes", "BYTES", "BYTEA"),
         ("'101'::varbit", "VARBIT", "VARCHAR(n)"),
-        ("'t'::regclass", "REGCLASS", "information_schema"),
-        ("'t'::pg_catalog.regclass", "REGCLASS", "information_schema"),
         ("'<a/>'::xml", "XML", "TEXT"),
         ("'12.50'::money", "MONEY", "DECIMAL(19,2)"),
         ("'11:00+01'::timetz", "TIMETZ", "TIMESTAMP WITH TIME ZONE"),

@@ -9,9 +9,10 @@ import pytest
 from hornbeam_server.api.rest.authorization import Authorizer
 from hornbeam_server.api.rest.request_models import QueryBody
 from hornbeam_server.api.security.roles import Grant, Principal, Role
-from hornbeam_server.query.binding.information_schema import known
+from hornbeam_server.query.system.relations import known
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import Forbidden, SqlError, UnknownName
+from hornbeam_server.schema.model import INFORMATION_SCHEMA
 from tests.txlayer.database_world import catalog_of, opened, shop
 
 QUERIES = {
@@ -64,7 +65,7 @@ async def test_queries_read_the_schema_in_force(tmp_path: Path) -> None:
 
 async def test_every_relation_can_be_read_and_none_written(tmp_path: Path) -> None:
     async with opened(tmp_path, shop()) as database:
-        for name in known():
+        for name in known(INFORMATION_SCHEMA):
             assert await database.fetch(f"SELECT * FROM {name} WHERE 1 = 0") == []
             with pytest.raises(SqlError):
                 await database.execute(f"DELETE FROM {name}")

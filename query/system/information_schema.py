@@ -1,24 +1,22 @@
 """The information schema of the SQL standard: relations about the schema in force, to be read only.
 
-A name such as `information_schema.columns` in FROM stands for a VALUES list that is made of the
-catalog, so a query over it is an ordinary one. Columns have PostgreSQL's names, and are those that
-tools read.
+Columns have PostgreSQL's names, and are those that tools read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.grammar import read_expression
+from hornbeam_server.query.system.shapes import INTEGER, TEXT, SystemRelation
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.domains import domain_of, own_of
 from hornbeam_server.schema.model import (
     DATABASE,
     INFORMATION_SCHEMA,
     PUBLIC,
-    Check,
     Column,
     DefaultKind,
     ForeignKey,
@@ -42,54 +40,7 @@ from hornbeam_server.schema.types import (
     enumeration_of,
 )
 
-SYSTEM = "system"
-"""Key in the meta of the VALUES that stand for a relation of the information schema: its name."""
-
 _Row = tuple[Value, ...]
-_TEXT, _NUMBER = "TEXT", "INTEGER"
-
-
-def stand_in(table: exp.Table, catalog: Catalog) -> exp.Subquery | None:
-    """A subquery with the alias of `table` for a relation of the information schema; None if there
-    is no such relation."""
-    found = _RELATIONS.get(table.name)
-    if found is None:
-        return None
-    columns, make = found
-    rows = list(make(catalog))
-    select = exp.select(*(_typed(name, type_) for name, type_ in columns))
-    select.from_(_listed(rows or [(None,) * len(columns)], columns), copy=False)
-    if not rows:
-        select.where(exp.false(), copy=False)
-    alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name))
-    subquery = exp.Subquery(this=select, alias=alias.copy(), joins=table.args.get("joins"))
-    subquery.meta[SYSTEM] = table.name
-    return subquery
-
-
-def _typed(name: str, type_: str) -> exp.Expr:
-    return exp.alias_(exp.cast(exp.column(name, "listed"), type_), name, quoted=True)
-
-
-def _listed(rows: Iterable[_Row], columns: Sequence[tuple[str, str]]) -> exp.Values:
-    names = [exp.to_identifier(name) for name, _ in columns]
-    return exp.Values(
-        expressions=[exp.Tuple(expressions=[_literal(value) for value in row]) for row in rows],
-        alias=exp.TableAlias(this=exp.to_identifier("listed"), columns=names),
-    )
-
-
-def read_in(tree: exp.Expr) -> Iterator[str]:
-    """The qualified names of the relations of the information schema that a bound statement
-    reads."""
-    for subquery in tree.find_all(exp.Subquery):
-        if SYSTEM in subquery.meta:
-            yield f"{INFORMATION_SCHEMA}.{subquery.meta[SYSTEM]}"
-
-
-def is_known(name: str) -> bool:
-    """Is there a relation of this name, which is written without the schema?"""
-    return name in _RELATIONS
 
 
 def is_of_postgresql(name: str) -> bool:
@@ -114,17 +65,6 @@ _OF_POSTGRESQL = frozenset({
     "view_routine_usage", "view_table_usage",
 })  # fmt: skip
 """The relations about what Hornbeam does not have, such as roles, functions and triggers."""
-
-
-def known() -> tuple[str, ...]:
-    """The qualified names of all relations."""
-    return tuple(f"{INFORMATION_SCHEMA}.{name}" for name in _RELATIONS)
-
-
-def _literal(value: Value) -> exp.Expr:
-    if value is None:
-        return exp.null()
-    return exp.Literal.string(value) if isinstance(value, str) else exp.Literal.number(str(value))
 
 
 def _named(catalog: Catalog) -> Iterator[tuple[str, str, Sequence[Column]]]:
@@ -344,18 +284,18 @@ def _constraint_column_usage(catalog: Catalog) -> Iterator[_Row]:
                 constraint = _constraint(relation.name, key.name, catalog)
                 yield *_placed(key.parent, catalog), column, *constraint
         for check in relation.own_checks:
-            for column in _columns_of(check, relation):
+            for column in columns_in(check.sql, relation.visible_names):
                 constraint = _constraint(relation.name, check.name, catalog)
                 yield *_placed(relation.name, catalog), column, *constraint
 
 
-def _columns_of(check: Check, relation: Relation) -> Sequence[str]:
-    """The columns that a CHECK reads, in the order of the relation."""
-    tree = read_expression(check.sql)
-    names = (column.this for column in tree.find_all(exp.Column))
-    named = {each.name if each.args.get("quoted") else each.name.lower() for each in names}
+def columns_in(sql: str, names: Sequence[str]) -> Sequence[str]:
+    """Those of `names`, the columns of a relation, that an expression reads."""
+    tree = read_expression(sql)
+    read = (column.this for column in tree.find_all(exp.Column))
+    named = {each.name if each.args.get("quoted") else each.name.lower() for each in read}
     unlink(tree)
-    return [name for name in relation.visible_names if name in named]
+    return [name for name in names if name in named]
 
 
 def _views(catalog: Catalog) -> Iterator[_Row]:
@@ -398,18 +338,18 @@ def _schemata(catalog: Catalog) -> Iterator[_Row]:
         yield DATABASE, name, DATABASE, None, None, None, None
 
 
-def _texts(names: str) -> tuple[tuple[str, str], ...]:
-    return tuple((name, _TEXT) for name in names.split())
+def _texts(names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, TEXT) for name in names.split())
 
 
-def _numbers(names: str) -> tuple[tuple[str, str], ...]:
-    return tuple((name, _NUMBER) for name in names.split())
+def _numbers(names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, INTEGER) for name in names.split())
 
 
 _OF_TABLE = "table_catalog table_schema table_name"
 _OF_DOMAIN = "domain_catalog domain_schema domain_name"
 _OF_CONSTRAINT = "constraint_catalog constraint_schema constraint_name"
-_RELATIONS: dict[str, tuple[tuple[tuple[str, str], ...], Callable[[Catalog], Iterator[_Row]]]] = {
+_ROWS: dict[str, tuple[tuple[Column, ...], Callable[[Catalog], Iterator[_Row]]]] = {
     "tables": (_texts(f"{_OF_TABLE} table_type is_insertable_into"), _tables),
     "columns": (
         (
@@ -485,3 +425,13 @@ _RELATIONS: dict[str, tuple[tuple[tuple[str, str], ...], Callable[[Catalog], Ite
     ),
 }
 """Columns (name, type) and rows of each relation."""
+
+
+def _type_of(column: Column) -> str:
+    return "int4" if column.type == INTEGER else "text"
+
+
+RELATIONS = tuple(
+    SystemRelation(INFORMATION_SCHEMA, name, columns, tuple(map(_type_of, columns)), rows)
+    for name, (columns, rows) in _ROWS.items()
+)
