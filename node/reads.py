@@ -109,6 +109,15 @@ class _Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class _Pending:
+    """The statements that the transaction of a query has sent, which are run until `deadline`."""
+
+    statements: Sequence[SqlWork]
+    replay: Replay | None
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Planned:
     """A plan with its parameters, and the snapshot at which it reads. `ahead`: the rows there of
     the live and deferred views that it names; None: they are stored."""
@@ -234,42 +243,36 @@ class Reads:
         """Run a SELECT at one snapshot. Its rows must be read inside the context.
 
         Without `snapshot` the query reads at a snapshot that holds every commit up to `bookmark`
-        and every commit that this node has acknowledged, with `strong` that any node has
-        acknowledged. `trace` collects the row versions that are read, `serializable` the ranges of
-        keys instead, `locking_only` neither unless the query has FOR UPDATE. `columnar` plans for a
-        result that is read as Arrow. A query that names deferred views reads at the snapshot of
-        their group instead. It waits at most `view_wait_s` until this snapshot holds every commit
-        up to `view_bookmark` and is not older than `max_staleness_s`, and fails then. Deferred
-        views that are not older may also answer the aggregates of a query that does not name them,
-        unless it is traced, strong, or has a `snapshot`, pending writes, or a later `bookmark`.
-        Then the whole query reads at their snapshot. A `tentative` query reads deferred views that
-        it names at the newest snapshot, or at `snapshot`, as far as the node computes their rows
-        there (`node/live/tentative.py`). `session` has the last numbers of sequences
-        that the client has taken, by name; `measures` collects what the plan reads.
-        `admitted_under` is as in a `TransactionRequest`. Raises HornbeamError, OtherCatalog.
+        and all that this node has acknowledged, with `strong` that any node has. `trace` collects
+        the versions of rows, `serializable` the ranges of keys instead, `locking_only` neither
+        unless the query has FOR UPDATE. `columnar` plans for a result that is read as Arrow. A
+        query that names deferred views reads at the snapshot of their group. It waits up to
+        `view_wait_s` until this snapshot holds all commits up to `view_bookmark` and is not older
+        than `max_staleness_s`, and fails then. Deferred views that are not older may also answer
+        the aggregates of a query that does not name them, unless it is traced, strong, or has a
+        `snapshot`, pending writes, or a later `bookmark`. It then reads at their snapshot. A
+        `tentative` query reads deferred views that it names at the newest snapshot, or at
+        `snapshot`, as far as the node computes them there. `session` has the last numbers of
+        sequences of the client, by name; `measures` collects what the plan reads. `admitted_under`
+        is as in a `TransactionRequest`. Raises HornbeamError, OtherCatalog.
         """
         limit_s = timeout_s or self._settings.statement_timeout_s
         deadline = self._clock.monotonic() + limit_s
-        fresh = Freshness(max_staleness_s, view_bookmark, min(view_wait_s, limit_s))
-        traced = (trace and not locking_only) or serializable
         wanted = _Wanted(
-            sql, bookmark, snapshot, strong, tentative, bool(pending), traced, use_views, columnar,
-            fresh, deadline, self._manager.numbers(session),
+            sql, bookmark, snapshot, strong, tentative, bool(pending),
+            (trace and not locking_only) or serializable, use_views, columnar,
+            Freshness(max_staleness_s, view_bookmark, min(view_wait_s, limit_s)), deadline,
+            self._manager.numbers(session),
         )  # fmt: skip
         await self._until_fresh(wanted)
         async with self.at(snapshot, bookmark, strong=strong, logged=True) as (state, newest):
             require_admitted(admitted_under, state.catalog.version)
             planned = await self._planned(wanted, parameters, state.catalog, newest)
             prepared, at = planned.query, planned.at
-            trace = trace and not serializable and (prepared.locking or not locking_only)
-            reads = [ReadItem(CATALOG, b"", state.meaning)] if trace else None
-            ranges: list[ReadRange] | None = [] if serializable else None
-            overlay = await self._overlay(pending, state, at, replay, deadline, ranges)
-            if reads is not None and overlay is not None:
-                reads += await self._started_from(prepared.served_by, overlay, state.codecs, at)
-            reader = self._rows(state, planned, overlay, reads, ranges)
-            if measures is not None:
-                reader = Measuring(reader, measures)
+            versions = trace and not serializable and (prepared.locking or not locking_only)
+            reads, ranges = _collected(state, versions=versions, ranges=serializable)
+            sent = _Pending(pending, replay, deadline)
+            reader = await self._read_through(state, planned, sent, reads, ranges, measures)
             with self._holds.holding(planned.as_of):
                 stream = await prepared.run(
                     reader, planned.parameters, deadline=deadline, max_rows=max_rows
@@ -284,20 +287,28 @@ class Reads:
                 finally:
                     await stream.close()
 
-    async def _overlay(
+    async def _read_through(
         self,
-        pending: Sequence[SqlWork],
         state: CatalogState,
-        at: int,
-        replay: Replay | None,
-        deadline: float,
+        planned: _Planned,
+        pending: _Pending,
+        reads: list[ReadItem] | None,
         ranges: list[ReadRange] | None,
-    ) -> Overlay | None:
-        """What the statements change that the transaction has sent; None without any."""
-        if not pending:
-            return None
-        left_s = deadline - self._clock.monotonic()
-        return await self._manager.pending(pending, state, at, replay, left_s, ranges)
+        measures: Measures | None,
+    ) -> RowReader:
+        """The rows that a query reads, with the changes of the statements that its transaction has
+        sent. Their versions are added to `reads`, and their ranges of keys to `ranges`."""
+        overlay: Overlay | None = None
+        if pending.statements:
+            left_s = pending.deadline - self._clock.monotonic()
+            overlay = await self._manager.pending(
+                pending.statements, state, planned.at, pending.replay, left_s, ranges
+            )
+            if reads is not None:
+                served_by = planned.query.served_by
+                reads += await self._started_from(served_by, overlay, state.codecs, planned.at)
+        reader = self._rows(state, planned, overlay, reads, ranges)
+        return reader if measures is None else Measuring(reader, measures)
 
     async def _until_fresh(self, wanted: _Wanted) -> None:
         """Wait for the views that a query names, before it holds a catalog: changes of the schema
@@ -614,6 +625,14 @@ class Reads:
             " transaction checks the rows that it has read, and cannot check groups"
             for name in outside.answered_by
         ]
+
+
+def _collected(
+    state: CatalogState, *, versions: bool, ranges: bool
+) -> tuple[list[ReadItem] | None, list[ReadRange] | None]:
+    """The lists in which a query collects the versions and the ranges of keys that it reads."""
+    reads = [ReadItem(CATALOG, b"", state.meaning)] if versions else None
+    return reads, [] if ranges else None
 
 
 def _stale_note(views: Sequence[str], found: StaleAnswers) -> str:

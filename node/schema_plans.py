@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from hornbeam_server.maintain.copies import converter
+from hornbeam_server.maintain.deltas.access import small_relations
 from hornbeam_server.maintain.deltas.catalog_programs import all_readable
 from hornbeam_server.maintain.deltas.nesting import written_out
 from hornbeam_server.maintain.deltas.program import (
@@ -442,12 +443,25 @@ def _deferred(
     before = base.deferred_view.get(declared.name)
     if before is not None:
         with suppress(SqlError):
-            program = compile_view(declared, all_readable(catalog), partials=before.partials)
+            program = _kept_program(declared, before, catalog, base)
             kept = _stored(declared, program, before.partials)
             if _keeps_rows(kept, catalog, base):
                 return kept
     with _errors_located(declared, catalog, request):
         return planned_view(declared, catalog)
+
+
+def _kept_program(
+    declared: DeclaredView, before: DeferredView, catalog: Catalog, base: Catalog
+) -> DeltaProgram:
+    """The program of a view as it was planned `before`. Its look-ups go on to read the relations
+    whole that were small then. Raises the errors of `compile_view`."""
+    readable, small = all_readable(catalog), small_relations(catalog)
+    try:
+        return compile_view(declared, readable, partials=before.partials, small=small)
+    except Unsupported:
+        small |= program_of(base, declared.name).whole
+        return compile_view(declared, readable, partials=before.partials, small=small)
 
 
 def planned_view(declared: DeclaredView, catalog: Catalog) -> DeferredView:

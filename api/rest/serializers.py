@@ -18,6 +18,7 @@ import msgspec
 
 from hornbeam_server.api.rest.metrics import now_s
 from hornbeam_server.maintain.changes import Mutation
+from hornbeam_server.maintain.deltas.program import explained
 from hornbeam_server.maintain.immediate.projected import compile_transactional
 from hornbeam_server.maintain.recompute import scanned_relation
 from hornbeam_server.maintain.spans import Span
@@ -447,7 +448,10 @@ async def deferred_view_document(db: Database, name: str, *, program: bool) -> d
     fresh = groups[document["deferred"]["group"]]
     shown = {"name", "views", "readable"}
     fresh = {key: value for key, value in fresh.items() if key not in shown}
-    lines = list(program_of(catalog, name).explain()) if program else None
+    lines = None
+    if program:
+        view = catalog.deferred_view[name]
+        lines = list(explained(view, program_of(catalog, name), catalog))
     return document | {"deferred": document["deferred"] | fresh | {"program": lines}}
 
 

@@ -13,7 +13,8 @@ empty groups.
   `scalar_values.py`, `operators.py`, `translate.py`: from SQL to the six operators of `algebra.py`;
   `decided.py` gives aggregates and windows a single result.
 * `partials/`: partial aggregates below joins, as a rewrite of the algebra.
-* `lookups.py`: looks up rows of any operator at S0 by some of its columns; `access.py` chooses how.
+* `lookups.py`, `range_lookups.py`: look up rows of any operator at S0 by some of its columns, by
+  ranges of one, or all of them; `access.py` chooses how.
 * `keys.py`: values of one numeric type as keys and bounds of a column of another.
 * `states.py`: the state of aggregates; `stages.py`: the steps of a program, computed by DuckDB;
   `program.py`: the compiler, and the executor that runs a whole program in one process.
@@ -55,6 +56,6 @@ snapshots of the base relations and their indexes serve as both.
 
 **Unsupported SELECTs** are refused with the reason: constructs without a rule above (ORDER BY,
 LIMIT), windows and aggregates over all rows that have no delta rule, volatile functions, NOT IN
-with NULLs, joins without an equality, and joins whose other side cannot be looked up; there the
-cure names the missing index.
+with NULLs, and joins whose other side cannot be looked up, by a key, a range, or whole because it
+is small; there the cure names the missing index.
 """

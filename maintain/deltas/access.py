@@ -4,10 +4,11 @@
   with some of the columns (a second read then gets the row by its primary key);
 * a projection or filter by the columns that it passes on;
 * a join by one side, then the other side by the join columns of the rows found;
-* an aggregate by its grouping columns, or by one of its results, from its state.
+* an aggregate by its grouping columns, or by one of its results, from its state;
+* for a join without an equality, an operator by a range of a column that is compared, through an
+  index; else all of its rows, if each of its relations was counted and has at most `SMALL` rows.
 
-An operator that cannot be looked up is refused when the view is declared; no look-up silently
-falls back to a full scan.
+An operator that cannot be looked up is refused when the view is declared.
 """
 
 from __future__ import annotations
@@ -40,22 +41,112 @@ from hornbeam_server.maintain.deltas.lookups import (
     Stored,
     United,
 )
+from hornbeam_server.maintain.deltas.range_lookups import Limited, Ranged, Whole, relations_of
 from hornbeam_server.maintain.deltas.relations import Field, stored_fields
 from hornbeam_server.maintain.deltas.stored_rows import StoredRows
 from hornbeam_server.schema.catalog import Catalog, Layout
 from hornbeam_server.schema.errors import Unsupported
+
+SMALL = 10_000
+"""Maximum rows of a relation that is read whole."""
+_ARTICLES = {
+    JoinKind.INNER: "an",
+    JoinKind.LEFT: "a",
+    JoinKind.SEMI: "a",
+    JoinKind.ANTI: "an",
+}
 
 
 @dataclass(frozen=True)
 class Ways:
     """The context in which look-ups are planned. `state` returns the state of an aggregate, and
     `kept` the stored rows of partitions. With `bound`, the look-up finds the rows between the old
-    and the new value of the bound, instead of the rows with single values of the only column."""
+    and the new value of the bound, and if it is `ranged`, the rows in ranges, instead of the rows
+    with single values of the only column. `small` are the relations that may be read whole; None:
+    all of them."""
 
     catalog: Catalog
     state: Callable[[Aggregate], State]
     kept: Callable[[Partition], StoredRows]
+    small: frozenset[str] | None = None
     bound: Bound | None = None
+    ranged: bool = False
+
+    @property
+    def by_values(self) -> Ways:
+        """The same for look-ups by single values."""
+        return replace(self, bound=None, ranged=False)
+
+
+def small_relations(catalog: Catalog) -> frozenset[str]:
+    """The relations that were counted and have at most `SMALL` rows."""
+    return frozenset(name for name, rows in catalog.row_counts if rows <= SMALL)
+
+
+def side_lookup(join: Join, side: int, ways: Ways) -> Lookup:
+    """The look-up of rows of the left (0) or the right (1) side of a join, by the columns
+    `join.compared` of the other side, or for `join.bound` by the old and the new bound.
+
+    Raises Unsupported, with the cure.
+    """
+    mine, ways = join.inputs[side], ways.by_values
+    wanted = [pair[side] for pair in join.keys]
+    if wanted:
+        return Narrowed.over(find_lookup(mine, wanted, ways), wanted)
+    errors: list[Unsupported] = []
+    if join.bound is not None and side == 0:
+        try:
+            return find_lookup(mine, [join.bound.left], replace(ways, bound=join.bound))
+        except Unsupported as error:
+            errors.append(error)
+    for column, low, high in _limits(join, side):
+        try:
+            inner = find_lookup(mine, [column], replace(ways, ranged=True))
+        except Unsupported as error:
+            errors.append(error)
+            continue
+        return Limited(mine.fields, join.compared(1 - side), inner, low, high)
+    try:
+        return find_lookup(mine, (), ways)
+    except Unsupported as error:
+        raise _unranged(join, side, [*errors, error], ways) from None
+
+
+def _limits(join: Join, side: int) -> Iterator[tuple[str, int | None, int | None]]:
+    """The columns of a side that a join compares, and for each the places of its lower and upper
+    limits in `join.compared` of the other side. Columns with both limits come first."""
+    compared = join.compared(1 - side)
+    found: dict[str, list[int | None]] = {}
+    for each in join.ranges:
+        mine, other = (each.right, each.left) if side else (each.left, each.right)
+        is_low = each.above is (side == 0)
+        limits, place = found.setdefault(mine, [None, None]), 0 if is_low else 1
+        if limits[place] is None:
+            limits[place] = compared.index(other)
+    for column, (low, high) in sorted(found.items(), key=lambda item: None in item[1]):
+        yield column, low, high
+
+
+def _unranged(
+    join: Join, side: int, errors: Sequence[Unsupported], ways: Ways
+) -> Unsupported:  # fmt: skip
+    """The refusal of a join without an equality. `errors` are those of its look-ups by ranges, and
+    then that of all rows."""
+    if join.one_right or _large(join.inputs[side], ways) is None:
+        return errors[0]
+    cure = errors[0].cure if len(errors) > 1 else "Join on columns: a.x = b.y"
+    return Unsupported(
+        f"{_ARTICLES[join.kind].capitalize()} {join.kind} join has no equality of two columns, so"
+        f" rows are looked up by a range of an index. {errors[-1].message}",
+        cure=f"{cure}, or give the number of rows: hornbeam schema plan --rows RELATION=NUMBER.",
+    )
+
+
+def _large(node: Node, ways: Ways) -> str | None:
+    """A relation that an operator reads and that may not be read whole."""
+    if ways.small is None:
+        return None
+    return next((name for name in relations_of(node) if name not in ways.small), None)
 
 
 def find_lookup(node: Node, columns: Sequence[str], ways: Ways) -> Lookup:
@@ -64,6 +155,8 @@ def find_lookup(node: Node, columns: Sequence[str], ways: Ways) -> Lookup:
     Raises Unsupported, with the index that would help as its cure.
     """
     wanted = tuple(dict.fromkeys(columns))
+    if not wanted and node.unique != frozenset():
+        _require_small(node, ways)
     match node:
         case Scan():
             return _scan(node, wanted, ways)
@@ -89,14 +182,12 @@ def _scan(node: Scan, wanted: Sequence[str], ways: Ways) -> Lookup:
     # The longest key prefix wins. Among equals the relation wins, since it needs no second read.
     best = max(layouts, key=lambda layout: len(_leading(layout, by_column)))
     leading = _leading(best, by_column)
-    if not leading:
+    if wanted and not leading:
         names = ", ".join(by_column)
         raise Unsupported(
-            f"Rows of {node.relation} are looked up by {names or 'nothing'} when what they are "
-            "joined with changes, and no access path serves that.",
-            cure=f"CREATE INDEX ON {node.relation} ({names})"
-            if names
-            else "Join on a column, or compare one with the subquery: column > (SELECT …).",
+            f"Rows of {node.relation} are looked up by {names} when what they are joined with "
+            "changes, and no access path serves that.",
+            cure=f"CREATE INDEX ON {node.relation} ({names})",
         )
     targets = stored_fields(best.columns[best.positions[column]] for column in leading)
     stored = tuple(
@@ -105,9 +196,28 @@ def _scan(node: Scan, wanted: Sequence[str], ways: Ways) -> Lookup:
     )
     rows = LayoutRows(best, None if best is base else base, stored)
     columns = tuple(by_column[column] for column in leading)
+    if not wanted:
+        about = catalog.row_count.get(node.relation)
+        return Whole(node.fields, rows, (node.relation,), about)
     if ways.bound is not None:
         return Between(node.fields, columns, rows, targets[0], ways.bound.above)
+    if ways.ranged:
+        return Ranged(node.fields, columns, rows, targets[0])
     return Stored(node.fields, columns, rows, targets)
+
+
+def _require_small(node: Node, ways: Ways) -> None:
+    """Raise Unsupported if an operator may not be read whole."""
+    large = _large(node, ways)
+    if large is None:
+        return
+    rows = ways.catalog.row_count.get(large)
+    counted = "its rows were not counted" if rows is None else f"it has {rows} rows"
+    raise Unsupported(
+        f"All rows of {large} would be read when what they are joined with changes, and {counted};"
+        f" a relation of up to {SMALL} rows is read whole.",
+        cure="Join on a column, or compare one with the subquery: column > (SELECT …).",
+    )
 
 
 def _leading(layout: Layout, wanted: Mapping[str, str] | Sequence[str]) -> list[str]:
@@ -134,7 +244,9 @@ def _joined(node: Join, wanted: Sequence[str], ways: Ways) -> Lookup:
     """Look up the side whose look-up uses more of the columns; among equals, the left side."""
     found: list[Lookup] = []
     errors: list[Unsupported] = []
-    sides = [True] if node.kind in (JoinKind.SEMI, JoinKind.ANTI) else [True, False]
+    # From the right side, left rows without a partner are not found.
+    one_side = node.kind in (JoinKind.SEMI, JoinKind.ANTI) or not wanted
+    sides = [True] if one_side else [True, False]
     for from_left in sides:
         try:
             found.append(_from_side(node, wanted, from_left, ways))
@@ -146,13 +258,12 @@ def _joined(node: Join, wanted: Sequence[str], ways: Ways) -> Lookup:
 
 
 def _from_side(node: Join, wanted: Sequence[str], from_left: bool, ways: Ways) -> Lookup:
-    side, other = (node.left, node.right) if from_left else (node.right, node.left)
+    side = node.left if from_left else node.right
     here = _on_side(node, wanted, from_left)
     if wanted and not here:
         raise _computed(wanted)
     first = find_lookup(side, list(here), ways)
-    to_other = [pair[1] if from_left else pair[0] for pair in node.keys]
-    second = Narrowed.over(find_lookup(other, to_other, replace(ways, bound=None)), to_other)
+    second = side_lookup(node, 1 if from_left else 0, ways)
     columns = tuple(here[column] for column in first.columns)
     return Joined(node.fields, columns, node, first, second, from_left)
 
@@ -195,7 +306,7 @@ def _asked(nodes: Sequence[Node]) -> Iterator[tuple[Aggregate | Partition, list[
     for node in nodes:
         if isinstance(node, Join):
             for i, side in enumerate(node.inputs):
-                yield from visit(side, list(dict.fromkeys(pair[i] for pair in node.keys)))
+                yield from visit(side, list(dict.fromkeys(node.compared(i))))
             if node.bound is not None:
                 yield from visit(node.left, [node.bound.left])
 
@@ -236,16 +347,13 @@ def _aggregate(node: Aggregate, wanted: Sequence[str], ways: Ways) -> Lookup:
     rows = LayoutRows(state.layout, None, state.fields)
     if ways.bound is None and not node.groups:
         return Stored(node.fields, (), rows, (), state, constant=(1,))
+    if not wanted:
+        return Whole(node.fields, rows, relations_of(node), None, state)
     columns = list(itertools.takewhile(lambda name: name in wanted, state.order))
     if not columns:
         columns = [name for name in wanted if name in state.ranks][:1]
         if columns:
             rows = LayoutRows(state.ranks[columns[0]], state.layout, state.fields)
-        elif not wanted:
-            raise Unsupported(
-                "All groups would have to be read when what they are compared with changes.",
-                cure="Compare an aggregate or a grouping column itself: SUM(x) > (SELECT …).",
-            )
         elif not set(wanted) & set(state.order):
             raise _computed(wanted)
         else:
@@ -258,16 +366,18 @@ def _aggregate(node: Aggregate, wanted: Sequence[str], ways: Ways) -> Lookup:
     if ways.bound is not None:
         above = ways.bound.above
         return Between(node.fields, tuple(columns), rows, targets[0], above, state)
+    if ways.ranged:
+        return Ranged(node.fields, tuple(columns), rows, targets[0], state)
     return Stored(node.fields, tuple(columns), rows, targets, state)
 
 
 def _partition(node: Partition, wanted: Sequence[str], ways: Ways) -> Lookup:
     kept = ways.kept(node)
     columns = tuple(itertools.takewhile(lambda name: name in wanted, kept.order))
-    if not columns or ways.bound is not None:
+    if (wanted and not columns) or ways.bound is not None or ways.ranged:
         raise Unsupported(
             f"Rows that are computed for each ({', '.join(node.by)}) are looked up by"
-            f" {', '.join(wanted) or 'nothing'}.",
+            f" {', '.join(wanted)}.",
             cure=f"Join on {kept.order[0]}.",
         )
     return Partitioned(node.fields, columns, node, kept)

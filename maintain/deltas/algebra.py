@@ -110,9 +110,10 @@ def null_of(field: Field) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Join(Node):
-    """`keys` are pairs of equal columns, empty only if the right side has at most one row;
-    `condition` is the rest of the join condition. Semi and anti joins have the fields of the left
-    side. `bound`: the condition only compares a left column with a column of the only right row."""
+    """`keys` are pairs of equal columns; `condition` is the rest of the join condition. Semi and
+    anti joins have the fields of the left side. `bound`: the condition only compares a left column
+    with a column of the only right row. `ranges`: comparisons of a left and a right column that the
+    condition of a join without keys implies."""
 
     kind: JoinKind
     left: Node
@@ -122,10 +123,24 @@ class Join(Node):
     fields: Fields
     unique: frozenset[str] | None
     bound: Bound | None = None
+    ranges: tuple[Bound, ...] = ()
 
     @property
     def inputs(self) -> tuple[Node, ...]:
         return (self.left, self.right)
+
+    @property
+    def one_right(self) -> bool:
+        """Has the right side at most one row?"""
+        return self.right.unique == frozenset()
+
+    def compared(self, side: int) -> tuple[str, ...]:
+        """The columns of the left (0) or the right (1) side by whose values rows of the other side
+        are looked up: those of the keys, or else those of the ranges."""
+        if self.keys:
+            return tuple(pair[side] for pair in self.keys)
+        columns = (each.right if side else each.left for each in self.ranges)
+        return tuple(dict.fromkeys(columns))
 
     def on(self) -> str:
         """The join condition over tables `l` and `r`."""

@@ -108,6 +108,11 @@ class SmallBatch:
             nothing = Nothing(codecs.catalog)
             yield program.name, await self._written(program, rows, nothing, codecs)
 
+    def read_whole(self) -> frozenset[str]:
+        """The relations of which look-ups of `refreshed` views may read all rows."""
+        programs = self._maintained(self.refreshed)
+        return frozenset(name for program in programs for name in program.whole)
+
     def _maintained(self, names: Sequence[str]) -> Iterator[DeltaProgram]:
         views = self.programs.catalog.deferred_view
         for name in names:

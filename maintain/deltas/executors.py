@@ -12,13 +12,18 @@ from collections.abc import Mapping
 from hornbeam_server.maintain.deltas.relations import Fields, has_spans
 from hornbeam_server.maintain.deltas.rows.inputs import row_input
 from hornbeam_server.maintain.deltas.rows.stages import row_stage
-from hornbeam_server.maintain.deltas.stages import Input, Stage, StageResult
+from hornbeam_server.maintain.deltas.stages import Input, JoinStage, Stage, StageResult
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.storage.snapshot import RowReader
 
 FEW = 1_000
 """Up to so many rows, an input is worked off row by row. From about here on, DuckDB needs less
 processor time (`make bench`, section deltas)."""
+
+
+PAIRS = 100
+"""A join without an equality compares each changed row with all rows that are looked up. Its input
+is worked off row by row if it has so many times fewer rows."""
 
 
 def project(part: Input, changes: ZSet, few: int = FEW) -> ZSet:
@@ -43,6 +48,8 @@ def run_inputs(stage: Stage, zsets: Mapping[str | int, ZSet], few: int = FEW) ->
 
 async def run(stage: Stage, zset: ZSet, old: RowReader, few: int = FEW) -> StageResult:
     """Run a stage: `Stage.run`."""
+    if isinstance(stage, JoinStage) and not stage.join.keys and not stage.join.one_right:
+        few //= PAIRS
     if len(zset) > _most(stage.columns, few):
         return await stage.run(zset, old)
     return await row_stage(stage).run(zset.rows, old)

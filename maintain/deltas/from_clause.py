@@ -18,7 +18,14 @@ from hornbeam_server.maintain.deltas.expressions import (
     rename,
     text,
 )
-from hornbeam_server.maintain.deltas.operators import filtered, mapped, named, pair_of, renamed
+from hornbeam_server.maintain.deltas.operators import (
+    bounds_of,
+    filtered,
+    mapped,
+    named,
+    pair_of,
+    renamed,
+)
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.schema.errors import Unsupported
@@ -232,13 +239,14 @@ class FromClause:
         waiting = [filtered(item, take(set(item.field))) for item in items]
         node = waiting.pop(0)
         while waiting:
-            item = next((w for w in waiting if _connected(node, w, pool)), waiting[0])
+            item = max(waiting, key=lambda each: _connection(node, each, pool))
             waiting = [w for w in waiting if w is not item]
             on = take({*node.field, *item.field})
             keyed = [part for part in on if pair_of(part, node, item) is not None]
-            rest = [part for part in on if not _is_one_of(part, keyed)]
+            rest = [part for part in on if keyed and not _is_one_of(part, keyed)]
             place = self._steps[-1][0] or exp.Join()
-            node = filtered(self._translator.join(JoinKind.INNER, node, item, keyed, place), rest)
+            join = self._translator.join(JoinKind.INNER, node, item, keyed or on, place)
+            node = filtered(join, rest)
         return node, used
 
 
@@ -246,5 +254,8 @@ def _is_one_of(part: exp.Expr, parts: Sequence[exp.Expr]) -> bool:
     return any(part is other for other in parts)
 
 
-def _connected(node: Node, item: Node, pool: Sequence[exp.Expr]) -> bool:
-    return any(pair_of(part, node, item) is not None for part in pool)
+def _connection(node: Node, item: Node, pool: Sequence[exp.Expr]) -> int:
+    """2 for an equality of columns of both, 1 for another comparison, 0 without one."""
+    if any(pair_of(part, node, item) is not None for part in pool):
+        return 2
+    return int(any(bounds_of(part, node, item) for part in pool))

@@ -9,12 +9,15 @@ from typing import Any
 
 from hornbeam_server.maintain.deltas.relations import Fields
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.storage.codec.keys import part_encoder
 
 Convert = Callable[[Any], Any]
 _DIGITS = 400
 """More digits than a double or a decimal has before and after the point."""
 _SPREAD = 1e-12
 """The share of a number within which two doubles may compare as equal."""
+_END = b"\xff"
+"""Above every encoded value."""
 _EXACT = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL)
 
 
@@ -63,11 +66,53 @@ def between(
         return None
     doubles = Kind.DOUBLE in (given.kind, target.kind)
     lows, highs = ([_spread(v, sign) for v in found] if doubles else found for sign in (-1, 1))
-    low = min(map(_bound(given, target, ROUND_FLOOR), lows))
-    high = max(map(_bound(given, target, ROUND_CEILING), highs))
+    low = min(map(_bound(given, target, ROUND_FLOOR), lows), key=_order)
+    high = max(map(_bound(given, target, ROUND_CEILING), highs), key=_order)
     if len(found) > 1:
         return low, high
     return (low, None) if above else (None, high)
+
+
+def merged_ranges(
+    keys: Iterable[Row], low: ColumnType, high: ColumnType, target: ColumnType
+) -> list[tuple[Value, Value]]:
+    """The ranges of a column of type `target` for pairs of a lowest and a highest value, of types
+    `low` and `high` (None: unbounded). Ranges that overlap become one, and empty ones are left out.
+    Numbers are rounded so that no value of a range is skipped."""
+    down, up = _outward(low, target, -1), _outward(high, target, 1)
+    encode, ranges = part_encoder(target.kind), dict[tuple[bytes, bytes], tuple[Value, Value]]()
+    for row in keys:
+        first, last = down(row[0]), up(row[1])
+        place = b"" if first is None else encode(first), _END if last is None else encode(last)
+        if place[0] <= place[1]:
+            ranges[place] = first, last
+    merged: list[tuple[Value, Value]] = []
+    end = b""
+    for place in sorted(ranges):
+        if merged and place[0] <= end:
+            merged[-1] = merged[-1][0], ranges[place][1] if place[1] > end else merged[-1][1]
+        else:
+            merged.append(ranges[place])
+        end = max(end, place[1])
+    return merged
+
+
+def _outward(given: ColumnType, target: ColumnType, sign: int) -> Convert:
+    """The conversion of a lower (-1) or upper (1) limit."""
+    bound = _bound(given, target, ROUND_FLOOR if sign < 0 else ROUND_CEILING)
+    spread = Kind.DOUBLE in (given.kind, target.kind)
+
+    def limit(value: Any) -> Any:
+        if value is None:
+            return None
+        return bound(_spread(value, sign) if spread else value)
+
+    return limit
+
+
+def _order(value: Any) -> tuple[bool, Any]:
+    """NaN is above all numbers, as in DuckDB."""
+    return value != value, value  # noqa: PLR0124
 
 
 def _spread(value: Any, sign: int) -> float:

@@ -127,7 +127,7 @@ class Stored:
         if not prefixes:
             return nothing(self.fields)
         found = await self.source.by_prefix(reader, prefixes)
-        return _finished(self, from_rows(self.source.fields, found))
+        return finished(self, from_rows(self.source.fields, found))
 
     def prefixes(self, keys: Sequence[Row], given: Fields) -> list[Row]:
         """The keys to read for look-up keys whose columns are `given`."""
@@ -158,7 +158,7 @@ class Between:
         if found is None:
             return nothing(self.fields)
         rows = await self.source.between(reader, *found)
-        return _finished(self, from_rows(self.source.fields, rows))
+        return finished(self, from_rows(self.source.fields, rows))
 
     def range(self, keys: Sequence[Row], given: Fields) -> tuple[Value, Value] | None:
         """The range to read for the values of a bound, whose column is `given`."""
@@ -169,7 +169,16 @@ class Between:
         return f"{self.source.words()} by {self.target.name}, between the old and the new bound"
 
 
-def _finished(lookup: Stored | Between, stored: Typed) -> Typed:
+class OfState(Protocol):
+    """A look-up of stored rows, maybe of those of an aggregate."""
+
+    @property
+    def fields(self) -> Fields: ...
+    @property
+    def state(self) -> State | None: ...
+
+
+def finished(lookup: OfState, stored: Typed) -> Typed:
     """Rows of the operator from stored rows."""
     if lookup.state is None:
         return stored.renamed(lookup.fields)
@@ -227,7 +236,7 @@ class Joined:
         first = await self.first.rows(reader, keys)
         if first.empty:
             return nothing(self.fields)
-        to_other = [pair[0] if self.from_left else pair[1] for pair in self.join.keys]
+        to_other = self.join.compared(0 if self.from_left else 1)
         second = await self.second.rows(reader, keys_of(first, to_other))
         left, right = (first, second) if self.from_left else (second, first)
         kind = self.join.kind if self.from_left else JoinKind.INNER
@@ -256,7 +265,8 @@ class United:
 
 @dataclass(frozen=True)
 class Partitioned:
-    """Look-up of the rows of partitions, by the first of the columns `kept.order`."""
+    """Look-up of the rows of partitions, by the first of the columns `kept.order`. Without columns:
+    of all partitions, if there are any keys."""
 
     fields: Fields
     columns: tuple[str, ...]
@@ -264,13 +274,15 @@ class Partitioned:
     kept: StoredRows
 
     async def rows(self, reader: RowReader, keys: Typed) -> Typed:
-        prefixes = self.prefixes(keys.rows(), keys.fields)
-        found = await self.kept.by_prefix(reader, prefixes)
+        found = await self.inputs(reader, keys.rows(), keys.fields)
         return self.computed(found) if found else nothing(self.fields)
 
-    def prefixes(self, keys: Sequence[Row], given: Fields) -> list[Row]:
-        """The partitions to read for look-up keys whose columns are `given`."""
-        return stored_keys(keys, given, tuple(self.node.field[name] for name in self.columns))
+    async def inputs(self, reader: RowReader, keys: Sequence[Row], given: Fields) -> Sequence[Row]:
+        """The rows of the operator's input for look-up keys whose columns are `given`."""
+        if not self.columns:
+            return await self.kept.whole(reader) if keys else ()
+        targets = tuple(self.node.field[name] for name in self.columns)
+        return await self.kept.by_prefix(reader, stored_keys(keys, given, targets))
 
     def computed(self, rows: Sequence[Row]) -> Typed:
         """The rows of the operator from those of its input."""
@@ -279,7 +291,8 @@ class Partitioned:
         return evaluate(sql, {"found": found}, self.fields)
 
     def words(self) -> str:
-        return f"{self.kept.name} by {', '.join(self.columns)}"
+        by = ", ".join(self.columns)
+        return f"{self.kept.name} by {by}" if by else f"all rows of {self.kept.name}"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from hornbeam_server.maintain.deltas.algebra import Bound, Join, JoinKind, Map, Node
+from hornbeam_server.maintain.deltas.algebra import Bound, JoinKind, Map, Node
 from hornbeam_server.maintain.deltas.expressions import all_of, plain, text
 from hornbeam_server.maintain.deltas.relations import Field, Fields
 from hornbeam_server.query.dialect.duckdb_types import quoted
@@ -66,22 +66,35 @@ def pair_of(part: exp.Expr, left: Node, right: Node) -> tuple[str, str] | None:
     return (a, b) if alike or kinds <= set(NUMBERS) else None
 
 
-def bound_of(condition: exp.Expr, join: Join) -> Bound | None:
+def bounds_of(condition: exp.Expr, left: Node, right: Node) -> tuple[Bound, ...]:
+    """The bounds that `condition` implies: `bound_of`, and two of BETWEEN."""
+    parts = [condition := condition.unnest()]
+    if isinstance(condition, exp.Between) and not condition.args.get("symmetric"):
+        value, low, high = (condition.args[key] for key in ("this", "low", "high"))
+        parts = [
+            exp.GTE(this=value.copy(), expression=low.copy()),
+            exp.LTE(this=value.copy(), expression=high.copy()),
+        ]
+    found = (bound_of(part, left, right) for part in parts)
+    return tuple(bound for bound in found if bound is not None)
+
+
+def bound_of(condition: exp.Expr, left: Node, right: Node) -> Bound | None:
     """The bound that `condition` is if it compares two columns of one kind, or two numbers."""
     condition = condition.unnest()
     if not isinstance(condition, exp.GT | exp.GTE | exp.LT | exp.LTE):
         return None
     a, b = plain(condition.this), plain(condition.expression)
     above = isinstance(condition, exp.GT | exp.GTE)
-    if a in join.right.field:
+    if a in right.field:
         a, b, above = b, a, not above
-    if a not in join.left.field or b not in join.right.field:
+    if a not in left.field or b not in right.field:
         return None
     assert a is not None
     assert b is not None
-    left, right = join.left.field[a].type, join.right.field[b].type
-    same = left.kind is right.kind and left.kind is not Kind.INTERVAL
-    alike = same or {left.kind, right.kind} <= {*NUMBERS, Kind.DOUBLE}
+    kinds = {left.field[a].type.kind, right.field[b].type.kind}
+    same = len(kinds) == 1 and Kind.INTERVAL not in kinds
+    alike = same or kinds <= {*NUMBERS, Kind.DOUBLE}
     return Bound(a, b, above) if alike else None
 
 

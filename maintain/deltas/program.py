@@ -12,9 +12,10 @@ from sqlglot import exp
 from hornbeam_server.maintain.changes import Mutation
 from hornbeam_server.maintain.deltas.access import (
     Ways,
-    find_lookup,
     group_orders,
     ranked_calls,
+    side_lookup,
+    small_relations,
 )
 from hornbeam_server.maintain.deltas.algebra import (
     Aggregate,
@@ -29,10 +30,11 @@ from hornbeam_server.maintain.deltas.algebra import (
 from hornbeam_server.maintain.deltas.decided import NUMBER
 from hornbeam_server.maintain.deltas.executors import FEW, run, run_inputs
 from hornbeam_server.maintain.deltas.expressions import check, check_repeatable, text
-from hornbeam_server.maintain.deltas.lookups import Lookup, Narrowed
+from hornbeam_server.maintain.deltas.lookups import Lookup
 from hornbeam_server.maintain.deltas.nesting import written_out
-from hornbeam_server.maintain.deltas.partials.choice import chosen
+from hornbeam_server.maintain.deltas.partials.choice import chosen, reasons_for_none
 from hornbeam_server.maintain.deltas.partials.rewriting import with_partials
+from hornbeam_server.maintain.deltas.range_lookups import read_whole
 from hornbeam_server.maintain.deltas.relations import (
     Field,
     Fields,
@@ -100,6 +102,14 @@ class DeltaProgram:
         again = [f"partition recompute by ({', '.join(stage.kept.order)})" for stage in partitions]
         return ", ".join(["delta rules", *dict.fromkeys(again)])
 
+    @property
+    def whole(self) -> frozenset[str]:
+        """The relations all of whose rows look-ups may read, in themselves or in what is kept of
+        them."""
+        joins = [stage for stage in self.stages if isinstance(stage, JoinStage)]
+        lookups = (lookup for join in joins for lookup in (join.left, join.right))
+        return frozenset(name for lookup in lookups for name in read_whole(lookup))
+
     def explain(self) -> Iterator[str]:
         """The rule, the stages, the access path of every look-up, and the stored state, in lines of
         text."""
@@ -120,12 +130,15 @@ def compile_view(
     catalog: Catalog,
     *,
     partials: Sequence[PartialAggregate] = (),
+    small: frozenset[str] | None = None,
     wide_sums: bool = False,
     double_quotients: bool = False,
 ) -> DeltaProgram:
     """Compile a declared view that keeps `partials`. Raises the binder's errors, and Unsupported,
     with the reason and a cure, for a SELECT that cannot be maintained as declared.
 
+    `small` are the relations that look-ups may read whole (None: all of them), which is decided
+    when the view is planned: the view is kept however they grow.
     `wide_sums`: sums of INTEGER are DECIMAL(38,0), as in views of earlier versions, and
     `double_quotients`: quotients and averages of NUMERIC, and EXTRACT of `epoch`, are DOUBLE.
     """
@@ -138,11 +151,23 @@ def compile_view(
             total.meta[WIDE] = True
     match declared.refresh:
         case Refresh.DEFERRED | Refresh.LIVE:
-            return _program(declared, _translated(declared, tree, catalog), catalog, partials)
+            found = _translated(declared, tree, catalog)
+            return _program(declared, found, catalog, partials, small)
         case Refresh.RECOMPUTE:
             return _recomputed(declared, tree, catalog)
         case Refresh.IMMEDIATE | Refresh.PLAIN:
             raise AssertionError("batches do not maintain this view")
+
+
+def explained(view: DeferredView, program: DeltaProgram, catalog: Catalog) -> Iterator[str]:
+    """`DeltaProgram.explain` of a stored view, and why it keeps no partial aggregate where it could
+    have one."""
+    yield from program.explain()
+    if not view.declared.refresh.follows_changes or view.partials:
+        return
+    tree = written_out(view.declared, catalog.schema.views)
+    found = _translated(view.declared, tree, catalog)
+    yield from reasons_for_none(found.result, catalog)
 
 
 def planned_program(
@@ -154,11 +179,11 @@ def planned_program(
     if not declared.refresh.follows_changes:
         return compile_view(declared, catalog), ()
     found = _translated(declared, written_out(declared, catalog.schema.views), catalog)
-    partials = chosen(found.result, catalog)
+    partials, small = chosen(found.result, catalog), small_relations(catalog)
     if partials:
         with suppress(Unsupported):
-            return _program(declared, found, catalog, partials), partials
-    return _program(declared, found, catalog), ()
+            return _program(declared, found, catalog, partials, small), partials
+    return _program(declared, found, catalog, (), small), ()
 
 
 def stored_program(view: DeferredView, catalog: Catalog) -> DeltaProgram | None:
@@ -251,10 +276,11 @@ def _program(
     declared: DeclaredView,
     found: Translated,
     catalog: Catalog,
-    partials: Sequence[PartialAggregate] = (),
+    partials: Sequence[PartialAggregate],
+    small: frozenset[str] | None,
 ) -> DeltaProgram:
     result = _with_one(with_partials(found.result, partials))
-    return _Compiler(declared.name, catalog, replace(found, result=result)).program()
+    return _Compiler(declared.name, catalog, replace(found, result=result), small).program()
 
 
 def _recomputed(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> DeltaProgram:
@@ -345,8 +371,11 @@ async def refresh(
 
 
 class _Compiler:
-    def __init__(self, name: str, catalog: Catalog, translated: Translated) -> None:
+    def __init__(
+        self, name: str, catalog: Catalog, translated: Translated, small: frozenset[str] | None
+    ) -> None:
         self._name = name
+        self._small = small
         self._catalog = catalog
         self._translated = translated
         self._described, self._result = translated.described, translated.result
@@ -401,14 +430,12 @@ class _Compiler:
         )
 
     def _lookups(self, join: Join) -> tuple[Lookup, Lookup]:
+        states, kept = self._states, self._kept
         ways = Ways(
-            self._catalog, lambda node: self._states[id(node)], lambda node: self._kept[id(node)]
+            self._catalog, lambda node: states[id(node)], lambda node: kept[id(node)], self._small
         )
-        by_right = [b for _, b in join.keys]
-        right = Narrowed.over(find_lookup(join.right, by_right, ways), by_right)
-        by_left = [a for a, _ in join.keys] if join.bound is None else [join.bound.left]
-        left = find_lookup(join.left, by_left, replace(ways, bound=join.bound))
-        return Narrowed.over(left, by_left), right
+        right = side_lookup(join, RIGHT, ways)
+        return side_lookup(join, LEFT, ways), right
 
     def _join(self, join: Join, left: Lookup, right: Lookup) -> JoinStage:
         keys = tuple(_common(join, i) for i in range(len(join.keys)))

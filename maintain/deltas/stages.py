@@ -16,7 +16,9 @@ effect.
   and the last two terms differ only for the join keys of ΔB. So A0 is looked up by the keys of ΔB,
   and B0 by the keys of ΔA and ΔB, both from the rows stored at S0. New rows are in the input
   already (rows of one key are together), so nothing is ever read at S1. For inner joins, which
-  are linear in B too, the difference is A0 ⋈ ΔB and needs no B0.
+  are linear in B too, the difference is A0 ⋈ ΔB and needs no B0. A join without an equality has no
+  join keys: all changed rows are together. A0 is looked up by the compared columns of ΔB, and B0 by
+  those of ΔA and, unless the join is inner, of the rows of A0 that were found.
 * `AggregateStage`: `states.py`.
 * `PartitionStage` computes a SELECT again for the partitions of the changed rows.
 * `ViewStage` writes rows of the view.
@@ -147,13 +149,13 @@ class JoinStage:
     async def run(self, zset: ZSet, old: RowReader) -> StageResult:
         both = zset.typed
         left, right = self._side(both, LEFT), self._side(both, RIGHT)
-        ours, theirs = self._keys(both, LEFT), self._keys(both, RIGHT)
-        left_before = await self.left.rows(old, self._bounds(right) if self.join.bound else theirs)
+        theirs = self._bounds(right) if self.join.bound else self._keys(both, RIGHT)
+        left_before = await self.left.rows(old, theirs)
         if self.join.kind is JoinKind.INNER:
-            right_before = await self.right.rows(old, ours)
+            right_before = await self.right.rows(old, self._keys(both, LEFT))
             changed = self._inner(left, right, left_before, right_before)
         else:
-            right_before = await self.right.rows(old, concat(ours.fields, [ours, theirs]))
+            right_before = await self.right.rows(old, self._all_keys(both, left, left_before))
             changed = self._linear(left, right, left_before, right_before)
         return StageResult(ZSet(self.output, table=net(changed).table), [])
 
@@ -163,7 +165,17 @@ class JoinStage:
         return Typed(fields, _of_side(both, side).select([field.name for field in fields]))
 
     def _keys(self, both: Typed, side: int) -> Typed:
-        return keys_of(Typed(both.fields, _of_side(both, side)), self.partition_by)
+        """The keys by which changed rows of a side look up rows of the other side."""
+        columns = self.partition_by or self.join.compared(side)
+        return keys_of(Typed(both.fields, _of_side(both, side)), columns)
+
+    def _all_keys(self, both: Typed, left: Typed, left_before: Typed) -> Typed:
+        """The keys of the right rows that are partners of changed left rows or of `left_before`."""
+        if self.partition_by:
+            ours, theirs = self._keys(both, LEFT), self._keys(both, RIGHT)
+            return concat(ours.fields, [ours, theirs])
+        rows = concat(left.fields, [left, with_weight(left_before, 1)])
+        return keys_of(rows, self.join.compared(LEFT))
 
     def _bounds(self, right: Typed) -> Typed:
         """The old and the new value of the only right row."""
@@ -197,7 +209,10 @@ class JoinStage:
 
     def words(self) -> Iterator[str]:
         pairs = " and ".join(f"{a} = {b}" for a, b in self.join.keys)
-        yield f"{self.join.kind} join on {pairs or 'the only row'}"
+        other = "on the only row" if self.join.one_right else "of all pairs"
+        if self.join.keys or (self.join.condition and not self.join.one_right):
+            other = f"on {pairs or self.join.condition}"
+        yield f"{self.join.kind} join {other}"
         yield f"left rows: {self.left.words()}"
         yield f"right rows: {self.right.words()}"
 

@@ -68,6 +68,11 @@ class StoredRows(Planned):
         found = await reader.prefixes(self.name, prefixes) if prefixes else []
         return with_one_nan(self.columns, [self._row(v.row) for rows in found for v in rows])
 
+    async def whole(self, reader: RowReader) -> list[Row]:
+        """All rows."""
+        stored = [row async for batch in reader.scan(self.name) for row in batch]
+        return with_one_nan(self.columns, list(map(self._row, stored)))
+
     async def mutations(self, zset: ZSet, old: RowReader) -> list[Mutation]:
         """The mutations of a change of the rows."""
         if not zset:

@@ -53,6 +53,7 @@ from hornbeam_server.maintain.deltas.grouping_sets import (
 )
 from hornbeam_server.maintain.deltas.operators import (
     bound_of,
+    bounds_of,
     check_keys,
     check_null_safe,
     filtered,
@@ -106,12 +107,6 @@ _VALUES = (exp.Binary, exp.Paren, exp.Between)
 """The parents of a subquery that is used as a value in a condition."""
 NO_KEYS: Mapping[str, exp.Expr] = MappingProxyType({})
 NO_VALUES: Mapping[int, exp.Expr] = MappingProxyType({})
-_ARTICLES = {
-    JoinKind.INNER: "an",
-    JoinKind.LEFT: "a",
-    JoinKind.SEMI: "a",
-    JoinKind.ANTI: "an",
-}
 
 
 class Translator:
@@ -473,7 +468,9 @@ class Translator:
         self, part: exp.Expr, base: Node, value: Node, on: Sequence[exp.Expr]
     ) -> Node:  # fmt: skip
         join = self.join(JoinKind.SEMI, base, value, on, part)
-        return replace(join, bound=bound_of(on[-1], join)) if value.unique == frozenset() else join
+        if not join.one_right:
+            return join
+        return replace(join, bound=bound_of(on[-1], base, value), ranges=())
 
     def _only_values(self, subquery: exp.Subquery, ctes: Ctes, scope: Scope) -> Values:
         """The values of a scalar subquery, by the expressions that it equates with outer columns:
@@ -530,15 +527,11 @@ class Translator:
         pairs = [pair_of(part, left, right) for part in both]
         keys = tuple(dict.fromkeys(pair for pair in pairs if pair is not None))
         rest = [part for part, pair in zip(both, pairs, strict=True) if pair is None]
-        if not keys and right.unique != frozenset():
-            raise Unsupported(
-                f"{_ARTICLES[kind].capitalize()} {kind} join has no equality of two columns"
-                f"{at(place, self.sql)}.",
-                cure="Join on columns: a.x = b.y.",
-            )
         for name in itertools.chain.from_iterable(keys):
             check_keys((known[name],), "a join")
-        return Join(kind, left, right, keys, all_of(rest), *join_shape(kind, left, right, keys))
+        ranges = () if keys else [b for part in rest for b in bounds_of(part, left, right)]
+        shape = join_shape(kind, left, right, keys)
+        return Join(kind, left, right, keys, all_of(rest), *shape, ranges=tuple(ranges))
 
     def further_out(self, place: exp.Expr) -> Unsupported:
         return Unsupported(

@@ -100,6 +100,8 @@ def _collect(node: Node, parts: _Parts) -> None:
             _collect(node.input, parts)
             if node.where:
                 parts.filters.append(node.where)
+        case Join(kind=JoinKind.INNER, keys=()):
+            raise _refused("A join that has no equality of two columns")
         case Join(kind=JoinKind.INNER, bound=None):
             _collect(node.left, parts)
             _collect(node.right, parts)

@@ -3,6 +3,7 @@ or for tentative reads. Nothing is written."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from hornbeam_server.maintain.deltas.batches import SmallBatch, Writes
@@ -29,6 +30,7 @@ class Computation:
 
     def __init__(self, parts: Parts, bulk: BulkAccess) -> None:
         self._store = parts.ports.store
+        self._counts = parts.keeper.counts
         self._feed = Feed(bulk, parts.ports.log_reader, parts.commits)
         self._programs: dict[str, tuple[object, Programs]] = {}
         """By group, the compiled programs of the last batch with what they were compiled from."""
@@ -37,7 +39,8 @@ class Computation:
         """Compute a batch. The look-ups of the views that follow changes take the bytes that they
         read from `budget`.
 
-        Raises Left for more than `most_rows` changes, and the errors of `Feed.changes` and of
+        Raises Left for more than `most_rows` changes, or rows of a relation that look-ups read
+        whole, and the errors of `Feed.changes` and of
         `SmallBatch.writes`.
         """
         changes, read_logs = await self._feed.changes(work)
@@ -48,6 +51,7 @@ class Computation:
             found = changes(batch)
             if found.changed > most_rows:
                 raise Left(f"{found.changed} changes are to be applied")
+            _require_small(batch, self._counts(), most_rows)
             written = batch.writes(found.rows, self._store, budget)
             return Computed(found, [writes async for _, writes in written], read_logs)
 
@@ -63,3 +67,11 @@ class Computation:
             known = source, Programs(catalog, frozenset(work.built))
             self._programs[work.group] = known
         return known[1]
+
+
+def _require_small(batch: SmallBatch, counts: Mapping[str, int], most_rows: int) -> None:
+    """Raise Left if a look-up may read a relation whole that has grown beyond `most_rows` rows."""
+    for name in sorted(batch.read_whole()):
+        rows = counts.get(name, 0)
+        if rows > most_rows:
+            raise Left(f"a join without an equality may read all {rows} rows of {name}")

@@ -358,6 +358,22 @@ async def test_what_is_too_large_for_a_node_is_left_and_said(tmp_path):
             await db.live.refresh("live")
 
 
+async def test_a_join_that_reads_a_grown_relation_whole_is_left_and_said(tmp_path):
+    select = "SELECT o_id, c_id FROM orders JOIN customer ON o_total > c_id"
+    async with opened(tmp_path, resident_rows=15, **LIVE) as db:
+        await apply(db)
+        await fill(db)
+        await apply(db, view("pairs", select, interval="1 h"))
+        await db.live.refresh("live")
+        assert await require_equal(db, "pairs")
+        for number in range(100, 105):
+            await order(db, number, 1, number)
+        await db.live.refresh("live")
+        await order(db, 105, 1, 9)
+        with pytest.raises(Left, match="may read all 16 rows of orders"):
+            await db.live.refresh("live")
+
+
 async def test_a_request_goes_on_from_a_batch_that_was_left(tmp_path):
     async with opened(tmp_path, view(interval="1 h"), resident_refresh=False) as db:
         await fill(db)

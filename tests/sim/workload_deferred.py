@@ -1,11 +1,11 @@
 """Deferred views under CloudTPS's sum and divisibility oracles, kept by batches during faults.
 
-The transactions are those of `workload_totals`. Six views cover what a delta program has: sums and
-extrema by group after deletes, a sum without GROUP BY, a join without one, an anti-join, a
-condition on groups, and a comparison with the value of a subquery. One client refreshes them batch
-after batch, in processes that crash and freeze (`refresher.py`); sometimes another client does so
-at the same time. In some runs views are rebuilt during batches, or a batch is begun and left alone
-until nothing but the group itself keeps its inputs.
+The transactions are those of `workload_totals`. Seven views cover what a delta program has: sums
+and extrema by group after deletes, a sum without GROUP BY, a join without one, an anti-join, a
+condition on groups, a comparison with the value of a subquery, and a join without an equality. One
+client refreshes them batch after batch, in processes that crash and freeze (`refresher.py`);
+sometimes another client does so at the same time. In some runs views are rebuilt during batches, or
+a batch is begun and left alone until nothing but the group itself keeps its inputs.
 
 Readers read views and base relations at the views' snapshot: it is one that a batch has finished,
 it never goes back for a client, all totals are divisible, and all views are what the sales of the
@@ -45,6 +45,8 @@ SELECTS = {
     "unsold": "SELECT p_id FROM product WHERE NOT EXISTS (SELECT 1 FROM sale WHERE e_p_id = p_id)",
     "busy": "SELECT e_s_id, sum(e_value) AS total FROM sale GROUP BY e_s_id HAVING count(*) > 3",
     "above": "SELECT e_s_id, e_by, e_no FROM sale WHERE e_value > (SELECT min(e_value) FROM sale)",
+    "beyond": "SELECT s_id, count(*) AS n, sum(e_value) AS total FROM shop JOIN sale"
+    " ON e_value > s_region GROUP BY s_id",
 }
 
 
@@ -164,6 +166,11 @@ class Deferred(Totals):
             "unsold": [(product,) for product, _ in base["product"] if product not in sold],
             "busy": [(k, sums(values)[1]) for k, values in by_shop.items() if len(values) > 3],
             "above": [sale[:3] for sale in sales if sale[4] is not None and sale[4] > min(present)],
+            "beyond": [
+                (shop, *sums(values))
+                for shop, name in base["shop"]
+                if (values := [v for v in present if name is not None and v > name])
+            ],
         }
 
     async def check(self, database: Database, journal: Journal) -> None:

@@ -15,12 +15,12 @@ change looks up more rows than without it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from hornbeam_server.maintain.deltas.algebra import Aggregate, Join, JoinKind, Map, Node, Scan, walk
-from hornbeam_server.maintain.deltas.partials.graphs import Graph, Item, graph_of
+from hornbeam_server.maintain.deltas.partials.graphs import Graph, Item, graph_of, is_joined
 from hornbeam_server.maintain.deltas.partials.rewriting import Rewriting, numbered, sharing
 from hornbeam_server.maintain.deltas.partials.texts import columns_in, plain_column
 from hornbeam_server.maintain.deltas.relations import Field
@@ -56,6 +56,40 @@ def chosen(result: Map, catalog: Catalog) -> tuple[PartialAggregate, ...]:
             if estimates is not None:
                 found += estimates.chosen(numbers[id(node)])
     return tuple(found)
+
+
+def reasons_for_none(result: Map, catalog: Catalog) -> Iterator[str]:
+    """Why a view keeps no partial aggregate, for each of its aggregates over joins, as lines of
+    text. `catalog` has the row counts of now; the choice was made when the view was built."""
+    if chosen(result, catalog):
+        yield (
+            "no partial aggregate: the view was built when its relations had other row counts; "
+            "hornbeam refresh --rebuild chooses again"
+        )
+        return
+    shared = sharing(result)
+    for node in walk(result):
+        if isinstance(node, Aggregate) and is_joined(node.input):
+            yield f"no partial aggregate: {_reason_for_none(node, shared, catalog)}"
+
+
+def _reason_for_none(node: Aggregate, shared: Callable[[Node], bool], catalog: Catalog) -> str:
+    try:
+        graph = graph_of(node, shared)
+    except Unsupported as error:
+        return _as_clause(error.message)
+    missing = [
+        item.alias for item in graph.items if not rows_of(item.node, catalog.row_count)
+    ]  # fmt: skip
+    if missing:
+        return f"the rows of {', '.join(missing)} are not counted"
+    if Estimates.of(node, graph, catalog) is None:
+        return "no item of FROM has at most one partner in each of the others"
+    return "it would have too many groups, or a change of another item would look up too few rows"
+
+
+def _as_clause(message: str) -> str:
+    return message[0].lower() + message[1:].removesuffix(".")
 
 
 def rows_of(node: Node, counts: Mapping[str, int]) -> int | None:

@@ -136,7 +136,7 @@ def _no_order() -> Unsupported:
 def graph_of(aggregate: Aggregate, shared: Callable[[Node], bool]) -> Graph:
     """The graph below an aggregate. Raises Unsupported if it has no joins, or if other operators
     share them or read columns that they compute."""
-    if not _is_joined(aggregate.input):
+    if not is_joined(aggregate.input):
         raise Unsupported("The aggregate reads no joins.")
     reading = _Reading(shared)
     found = reading.columns(aggregate.input)
@@ -150,7 +150,8 @@ def graph_of(aggregate: Aggregate, shared: Callable[[Node], bool]) -> Graph:
     )
 
 
-def _is_joined(node: Node) -> bool:
+def is_joined(node: Node) -> bool:
+    """Does an operator read joins, through filters and projections?"""
     while isinstance(node, Map):
         node = node.input
     return isinstance(node, Join)
@@ -167,7 +168,7 @@ class _Reading:
 
     def columns(self, node: Node) -> dict[str, str]:
         """The columns of an operator as expressions over columns of items."""
-        if not _is_joined(node):
+        if not is_joined(node):
             return self._item(Item(node, frozenset(node.field)))
         if self._shared(node):
             raise Unsupported("Another operator reads the same joins.")
@@ -209,7 +210,8 @@ class _Reading:
         condition = with_columns(join.condition, left)
         bound = join.bound and replace(join.bound, left=_plain(left[join.bound.left]))
         needs = columns_in(condition, self._names) | {a for a, _ in keys}
-        moved = replace(join, keys=keys, condition=condition, bound=bound)
+        ranges = tuple(replace(each, left=_plain(left[each.left])) for each in join.ranges)
+        moved = replace(join, keys=keys, condition=condition, bound=bound, ranges=ranges)
         names = frozenset(join.right.field) if join.kind is JoinKind.LEFT else frozenset[str]()
         return left | self._item(Item(join.right, names, moved, needs))
 

@@ -12,10 +12,12 @@ from hornbeam_server.maintain.deltas.lookups import (
     Mapped,
     Narrowed,
     Never,
+    OfState,
     Partitioned,
     Stored,
     United,
 )
+from hornbeam_server.maintain.deltas.range_lookups import Limited, Ranged, Whole
 from hornbeam_server.maintain.deltas.relations import Fields, evaluate, from_rows
 from hornbeam_server.maintain.deltas.rows.groups import finisher
 from hornbeam_server.maintain.deltas.rows.joins import row_join
@@ -48,6 +50,12 @@ def row_lookup(lookup: Lookup, given: Fields) -> RowLookup:
             return _narrowed(lookup, given)
         case Partitioned():
             return _partitioned(lookup, given)
+        case Ranged():
+            return _ranged(lookup, given)
+        case Limited():
+            return _limited(lookup, given)
+        case Whole():
+            return _whole(lookup)
         case Never():
             return _never
     raise AssertionError(lookup)
@@ -73,7 +81,34 @@ def _between(lookup: Between, given: Fields) -> RowLookup:
     return rows
 
 
-def _finish(lookup: Stored | Between) -> Convert:
+def _ranged(lookup: Ranged, given: Fields) -> RowLookup:
+    finish = _finish(lookup)
+
+    async def rows(reader: RowReader, keys: Sequence[Row]) -> Sequence[Row]:
+        return finish(await lookup.stored(reader, keys, given))
+
+    return rows
+
+
+def _limited(lookup: Limited, given: Fields) -> RowLookup:
+    inner = row_lookup(lookup.inner, lookup.limits(given))
+
+    async def rows(reader: RowReader, keys: Sequence[Row]) -> Sequence[Row]:
+        return await inner(reader, list(map(lookup.range, keys)))
+
+    return rows
+
+
+def _whole(lookup: Whole) -> RowLookup:
+    finish = _finish(lookup)
+
+    async def rows(reader: RowReader, keys: Sequence[Row]) -> Sequence[Row]:
+        return finish(await lookup.source.between(reader, None, None)) if keys else ()
+
+    return rows
+
+
+def _finish(lookup: OfState) -> Convert:
     if lookup.state is None:
         return lambda rows: rows
     assert isinstance(lookup.state, GroupState)
@@ -106,9 +141,9 @@ def _converted(map_: Map) -> Convert:
 
 def _joined(lookup: Joined, given: Fields) -> RowLookup:
     join, by_left = row_join(lookup.join), lookup.from_left
-    key = join.left_key if by_left else join.right_key
     side = lookup.join.left if by_left else lookup.join.right
-    columns = tuple(side.field[pair[0 if by_left else 1]] for pair in lookup.join.keys)
+    columns = tuple(side.field[name] for name in lookup.join.compared(0 if by_left else 1))
+    key = projection([side.fields.index(column) for column in columns])
     first, second = row_lookup(lookup.first, given), row_lookup(lookup.second, columns)
     kind = lookup.join.kind if by_left else JoinKind.INNER
 
@@ -139,7 +174,7 @@ def _united(lookup: United, given: Fields) -> RowLookup:
 
 def _partitioned(lookup: Partitioned, given: Fields) -> RowLookup:
     async def rows(reader: RowReader, keys: Sequence[Row]) -> Sequence[Row]:
-        found = await lookup.kept.by_prefix(reader, lookup.prefixes(keys, given))
+        found = await lookup.inputs(reader, keys, given)
         return lookup.computed(found).rows() if found else ()
 
     return rows

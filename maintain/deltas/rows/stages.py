@@ -94,13 +94,16 @@ class _Partition:
 @dataclass(frozen=True, slots=True)
 class _Join:
     """`side` is the place of `_side` in a row of the input, `left_row` and `right_row` take the
-    row of a side from it, `key` the join key, and `bound` the value of a bound."""
+    row of a side from it, `left_key` and `right_key` the key by which it looks up rows of the other
+    side, and `bound` the value of a bound. Without `keyed`, left rows have their key, too."""
 
     output: Fields
     side: int
     left_row: Projection
     right_row: Projection
-    key: Projection
+    left_key: Projection
+    right_key: Projection
+    keyed: bool
     bound: Projection | None
     join: RowJoin
     left: RowLookup
@@ -108,12 +111,15 @@ class _Join:
 
     async def run(self, zset: Sequence[Weighted], old: RowReader) -> StageResult:
         left, right = self._of(zset, LEFT), self._of(zset, RIGHT)
-        ours, theirs = self._keys(left), self._keys(right)
+        ours = distinct_keys([row for row, _ in left], self.left_key)
+        theirs = distinct_keys([row for row, _ in right], self.right_key)
         bounds = None if self.bound is None else [self.bound(row) for row, _ in right]
         left_before = await self.left(old, theirs if bounds is None else bounds)
         inner = self.join.kind is JoinKind.INNER
-        wanted = ours if inner else dict.fromkeys([*ours, *theirs])
-        right_before = await self.right(old, list(wanted))
+        if not inner:
+            more = theirs if self.keyed else distinct_keys(left_before, self.left_key)
+            ours = list(dict.fromkeys([*ours, *more]))
+        right_before = await self.right(old, ours)
         change = [(self.left_row(row), weight) for row, weight in left]
         other = [(self.right_row(row), weight) for row, weight in right]
         combine = self._inner if inner else self._linear
@@ -123,9 +129,6 @@ class _Join:
     def _of(self, zset: Sequence[Weighted], side: int) -> list[Weighted]:
         place = self.side
         return [(row, weight) for row, weight in zset if row[place] == side]
-
-    def _keys(self, zset: Sequence[Weighted]) -> list[Row]:
-        return distinct_keys([row for row, _ in zset], self.key)
 
     def _inner(
         self,
@@ -176,17 +179,24 @@ def present(rows: Sequence[Row], change: Sequence[Weighted]) -> Sequence[Row]:
 def _join(stage: JoinStage) -> _Join:
     join, width = stage.join, len(stage.join.left.fields)
     side = width + len(join.right.fields)
-    keys = stage.columns[side + 1 :]
-    bound = None if join.bound is None else join.right.field[join.bound.right]
-    place = None if bound is None else width + join.right.fields.index(bound)
+    places = {field.name: i for i, field in enumerate(stage.columns)}
+    keys = tuple(field.name for field in stage.columns[side + 1 :])
+    ours, theirs = keys or join.compared(LEFT), keys or join.compared(RIGHT)
+    bound = None if join.bound is None else join.bound.right
+    left_given, right_given = (
+        tuple(stage.columns[places[name]] for name in names)
+        for names in ((bound,) if bound is not None else theirs, ours)
+    )
     return _Join(
         stage.output,
         side,
         projection(range(width)),
         projection(range(width, side)),
-        projection(range(side + 1, len(stage.columns))),
-        None if place is None else projection([place]),
+        projection([places[name] for name in ours]),
+        projection([places[name] for name in theirs]),
+        bool(keys),
+        None if bound is None else projection([places[bound]]),
         row_join(join),
-        row_lookup(stage.left, keys if bound is None else (bound,)),
-        row_lookup(stage.right, keys),
+        row_lookup(stage.left, left_given),
+        row_lookup(stage.right, right_given),
     )

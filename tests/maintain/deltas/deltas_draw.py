@@ -170,7 +170,10 @@ class Queries:
             if not source.joins or not sources[0].joins:
                 continue
             word = self.random.choice(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
-            text += f" {word} {source.sql} ON {self.on(sources, source)}"
+            on = self.on(sources, source)
+            if word != "FULL JOIN" and self.random.random() < 0.12:
+                on = self.without_equality(sources, source)
+            text += f" {word} {source.sql} ON {on}"
             sources.append(source)
         return sources, text
 
@@ -187,6 +190,21 @@ class Queries:
                 self.condition(self.random.choice([[source], sources, [*sources, source]]))
             )
         return " AND ".join(parts)
+
+    def without_equality(self, sources, source):
+        """Draw a join condition without an equality: by columns with an index, by others, or by no
+        column."""
+        kind = self.random.choice(["join", "join", "number"])
+        mine, low, high = (
+            self.random.choice(columns or ["1"])
+            for columns in (
+                source.columns(kind),
+                *(self.all(sources, kind) for _ in range(2)),
+            )
+        )
+        operator = self.random.choice(["<", "<=", ">", ">=", "<>"])
+        compared = f"{mine} {operator} {low}"
+        return self.random.choice([compared, compared, f"{mine} BETWEEN {low} AND {high}", "TRUE"])
 
     def condition(self, sources):
         column = self.random.choice(self.all(sources, "number"))

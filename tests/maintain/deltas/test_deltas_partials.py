@@ -24,6 +24,7 @@ from hornbeam_server.maintain.deltas.partials.texts import (
 )
 from hornbeam_server.maintain.deltas.program import (
     compile_view,
+    explained,
     planned_program,
     refresh,
     stored_program,
@@ -350,6 +351,40 @@ def test_a_program_says_which_partial_aggregates_it_keeps_and_why():
         "partial aggregate of customer, orders, lineitem, about 25 groups of 6000000 rows: a change"
         " of nation looks up groups instead of rows"
     ) in lines
+
+
+def reason(sql, catalog):
+    program, partials = planned_program(DeclaredView("v", sql), catalog)
+    made = (program.relations, program.columns, program.hidden, program.key, program.states)
+    view = DeferredView(DeclaredView("v", sql), *made, partials)
+    lines = [*explained(view, program, catalog)]
+    return [line for line in lines if "no partial aggregate" in line]
+
+
+def test_a_view_without_a_partial_aggregate_says_why():
+    uncounted = tuple((n, rows) for n, rows in SCALE_1.items() if n != "nation")
+    small = SCALE_1 | {"lineitem": 6_000, "orders": 1_500, "customer": 150}
+    assert (
+        "the rows of nation are not counted"
+        in reason(BY_NATION, replace(CATALOG, row_counts=uncounted))[0]
+    )
+    assert (
+        "too many groups" in reason(BY_NATION, replace(CATALOG, row_counts=tuple(small.items())))[0]
+    )
+    assert reason("SELECT count(*) AS n FROM nation", CATALOG) == []
+    assert reason(BY_NATION, CATALOG) == []  # it keeps one
+
+
+def test_a_view_that_was_built_before_its_relations_grew_says_so():
+    declared = DeclaredView("v", BY_NATION)
+    program, _ = planned_program(declared, replace(CATALOG, row_counts=()))
+    made = (program.relations, program.columns, program.hidden, program.key, program.states)
+    (line,) = [
+        line
+        for line in explained(DeferredView(declared, *made), program, CATALOG)
+        if "no partial aggregate" in line
+    ]
+    assert "refresh --rebuild" in line
 
 
 # -- expressions
