@@ -257,12 +257,11 @@ class Reads:
         is as in a `TransactionRequest`. Raises HornbeamError, OtherCatalog.
         """
         limit_s = timeout_s or self._settings.statement_timeout_s
-        deadline = self._clock.monotonic() + limit_s
         wanted = _Wanted(
             sql, bookmark, snapshot, strong, tentative, bool(pending),
             (trace and not locking_only) or serializable, use_views, columnar,
-            Freshness(max_staleness_s, view_bookmark, min(view_wait_s, limit_s)), deadline,
-            self._manager.numbers(session),
+            Freshness(max_staleness_s, view_bookmark, min(view_wait_s, limit_s)),
+            self._clock.monotonic() + limit_s, self._manager.numbers(session),
         )  # fmt: skip
         await self._until_fresh(wanted)
         async with self.at(snapshot, bookmark, strong=strong, logged=True) as (state, newest):
@@ -271,11 +270,11 @@ class Reads:
             prepared, at = planned.query, planned.at
             versions = trace and not serializable and (prepared.locking or not locking_only)
             reads, ranges = _collected(state, versions=versions, ranges=serializable)
-            sent = _Pending(pending, replay, deadline)
+            sent = _Pending(pending, replay, wanted.deadline)
             reader = await self._read_through(state, planned, sent, reads, ranges, measures)
             with self._holds.holding(planned.as_of):
                 stream = await prepared.run(
-                    reader, planned.parameters, deadline=deadline, max_rows=max_rows
+                    reader, planned.parameters, deadline=wanted.deadline, max_rows=max_rows
                 )
                 self.queries += 1
                 try:
