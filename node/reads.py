@@ -303,9 +303,9 @@ class Reads:
             overlay = await self._manager.pending(
                 pending.statements, state, planned.at, pending.replay, left_s, ranges
             )
-            if reads is not None:
-                served_by = planned.query.served_by
-                reads += await self._started_from(served_by, overlay, state.codecs, planned.at)
+        if reads is not None and overlay is not None:
+            served_by = planned.query.served_by
+            reads += await self._started_from(served_by, overlay, state.codecs, planned.at)
         reader = self._rows(state, planned, overlay, reads, ranges)
         return reader if measures is None else Measuring(reader, measures)
 
