@@ -116,7 +116,7 @@ def typed(name: int | str, type_: ColumnType | None) -> Typed:
 
 def typed_columns(columns: Sequence[OutputColumn]) -> tuple[Typed, ...]:
     """The columns of a result, each with its type if binding knows it."""
-    return tuple([typed(column.name, column.type) for column in columns])
+    return tuple([Typed(column.name, column.type_name) for column in columns])
 
 
 def described(columns: Sequence[OutputColumn], bound: BoundQuery) -> dict[str, Any]:

@@ -56,4 +56,4 @@ class HandedAtOnce(Response):
 def types_of(columns: Sequence[OutputColumn]) -> tuple[NamedType, ...]:
     """The columns with the names of their types as they were declared; a NULL without a type is
     text."""
-    return tuple([NamedType(c.name, "TEXT" if c.type is None else c.type.ddl()) for c in columns])
+    return tuple([NamedType(column.name, column.type_name or "TEXT") for column in columns])

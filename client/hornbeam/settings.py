@@ -188,8 +188,9 @@ def _own_arguments(found: list[Token], own: Mapping[str, str]) -> Iterator[tuple
         if end is None:
             return
         arguments = separated(found[i + 2 : found.index(end)], token.depth + 1)
-        name = "".join(each.text for each in arguments[0])
-        value = own.get(name.strip("'").lower()) if name.startswith("'") else None
+        first, *rest = [each.text for each in arguments[0]] or [""]
+        written = first.startswith("'") and (not rest or rest[0].startswith(":"))  # 'name'::TEXT
+        value = own.get(first.strip("'").lower()) if written else None
         if value is not None:
             more = ", false" if len(arguments) == 1 else ""
             yield end.start, f"{more}, {quoted_text(value)}"

@@ -75,7 +75,7 @@ class Execution:
     async def describe(self, statement: Statement, oids: Sequence[int]) -> Described:
         """The types of a statement, without running it. `oids`: those that the client gives; 0 is
         none. Raises hornbeam's errors."""
-        sql, kind = statement.sql, statement.kind
+        sql, kind = statement.to_describe(), statement.kind
         if kind is Kind.EXECUTE or (kind is Kind.DDL and statement.highest):
             return Described(_given({}, statement.highest, oids), None)
         if kind in _WITHOUT_ROWS:
@@ -106,13 +106,13 @@ class Execution:
 
     async def _executed(self, statement: Statement, values: Sequence[Any]) -> Results:
         results = Results(self.session)
-        await results.execute(statement.sql, statement.named(values))
+        await results.execute(*statement.asked(values))
         return results
 
     async def _read(self, statement: Statement, values: Sequence[Any]) -> Outcome:
         session, queries = self.session, self._queries
         with session.statement():
-            body = await session.query_body(statement.sql, statement.named(values), trace=True)
+            body = await session.query_body(*statement.asked(values), trace=True)
             handed = await repeated(lambda: queries.rows(body), queries.pause)
         fields = tuple([field_of(each.name, each.type) for each in handed.columns])
         return Outcome(fields, _Query(session, handed), "")

@@ -12,6 +12,7 @@ BOOL, BYTEA, CHAR, NAME, INT8, INT2, INT4, TEXT, OID = 16, 17, 18, 19, 20, 21, 2
 JSON, FLOAT4, FLOAT8, UNKNOWN, BPCHAR, VARCHAR = 114, 700, 701, 705, 1042, 1043
 DATE, TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL = 1082, 1083, 1114, 1184, 1186
 NUMERIC, UUID, JSONB = 1700, 2950, 3802
+XID, INT2VECTOR, OIDVECTOR = 28, 22, 30
 _VARIES = -1
 _NO_MODIFIER = -1
 _LENGTH_WORD = 4
@@ -38,6 +39,9 @@ _TYPES = (
     PgType(INT4, 1007, 4),
     PgType(TEXT, 1009, _VARIES),
     PgType(OID, 1028, 4),
+    PgType(XID, 1011, 4),
+    PgType(INT2VECTOR, 1006, _VARIES),
+    PgType(OIDVECTOR, 1013, _VARIES),
     PgType(JSON, 199, _VARIES),
     PgType(FLOAT4, 1021, 4),
     PgType(FLOAT8, 1022, 8),
@@ -80,6 +84,16 @@ _NAMES = {
     "JSON": JSON,
     "JSONB": JSONB,
 }
+VECTORS = {INT2VECTOR: INT2, OIDVECTOR: OID}
+"""The types of the elements of vectors: arrays that count from 0, and whose text has no braces."""
+_SYSTEM = "pg_catalog."
+"""Before PostgreSQL's name of the type of a column of a system relation."""
+_OF_SYSTEM = {
+    "bool": BOOL, "bytea": BYTEA, "char": CHAR, "float4": FLOAT4, "float8": FLOAT8, "int2": INT2,
+    "int2vector": INT2VECTOR, "int4": INT4, "int8": INT8, "interval": INTERVAL, "name": NAME,
+    "numeric": NUMERIC, "oid": OID, "oidvector": OIDVECTOR, "timestamptz": TIMESTAMPTZ,
+    "varchar": VARCHAR, "xid": XID,
+}  # fmt: skip
 _WRITTEN = re.compile(r"([A-Za-z]+)(?:\((\d+)(?:,\s*(\d+))?\))?((?: WITH TIME ZONE)?)((?:\[\])?)")
 _OF_TIME = frozenset({TIME, TIMESTAMP, TIMESTAMPTZ})
 
@@ -95,6 +109,8 @@ def field_of(name: str, type_name: str) -> Field:
 
 def type_of(type_name: str) -> tuple[int, int]:
     """The number and the modifier of a type."""
+    if type_name.startswith(_SYSTEM):
+        return _of_system(type_name.removeprefix(_SYSTEM)), _NO_MODIFIER
     found = _WRITTEN.fullmatch(type_name)
     base = None if found is None else _NAMES.get(found[1].upper() + found[4])
     if found is None or base is None:
@@ -102,6 +118,13 @@ def type_of(type_name: str) -> tuple[int, int]:
         return (OF_OID[TEXT].array if is_array else TEXT), _NO_MODIFIER
     oid = OF_OID[base].array if found[5] else base
     return oid, _modifier(base, found[2], found[3])
+
+
+def _of_system(name: str) -> int:
+    """The number of the type of a column of a system relation. Values of other types are text."""
+    if name.startswith("_"):
+        return OF_OID[_of_system(name[1:])].array
+    return _OF_SYSTEM.get(name, TEXT)
 
 
 def _modifier(base: int, first: str | None, second: str | None) -> int:

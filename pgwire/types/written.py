@@ -34,6 +34,8 @@ def writers(types: Sequence[int], formats: Sequence[int]) -> list[Writer]:
 
 
 def _text_writer(oid: int) -> Writer:
+    if oid in oids.VECTORS:
+        return lambda value: None if value is None else " ".join(map(str, value)).encode()
     real = oids.ELEMENTS.get(oid, oid) == oids.FLOAT4
 
     def write(value: Any) -> bytes | None:
@@ -70,12 +72,16 @@ def of_server(value: Any) -> Any:
 
 
 def _binary_writer(oid: int) -> Writer:
-    element = oids.ELEMENTS.get(oid)
-    write = _array(element) if element is not None else _BINARY.get(oid, _text)
+    if (element := oids.ELEMENTS.get(oid)) is not None:
+        write = _array(element)
+    elif (element := oids.VECTORS.get(oid)) is not None:
+        write = _array(element, first=0)
+    else:
+        write = _BINARY.get(oid, _text)
     return lambda value: None if value is None else write(value)
 
 
-def _array(element: int) -> Callable[[Any], bytes]:
+def _array(element: int, first: int = 1) -> Callable[[Any], bytes]:
     """Arrays of one dimension: dimensions, has NULLs, type; for each dimension its length and the
     number of its first element; then the elements, each with its length."""
     write = _BINARY.get(element, _text)
@@ -84,7 +90,7 @@ def _array(element: int) -> Callable[[Any], bytes]:
         values = [None if each is None else write(each) for each in value]
         parts = [struct.pack("!iiI", 1 if values else 0, None in values, element)]
         if values:
-            parts.append(struct.pack("!ii", len(values), 1))
+            parts.append(struct.pack("!ii", len(values), first))
         for each in values:
             parts.append(struct.pack("!i", -1 if each is None else len(each)))
             parts.append(each or b"")
@@ -138,6 +144,7 @@ _BINARY: dict[int, Callable[[Any], bytes]] = {
     oids.INT4: _packed("!i", int),
     oids.INT8: _packed("!q", int),
     oids.OID: _packed("!I", int),
+    oids.XID: _packed("!I", int),
     oids.FLOAT4: _packed("!f", float),
     oids.FLOAT8: _packed("!d", float),
     oids.NUMERIC: _numeric,

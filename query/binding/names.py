@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from hornbeam_server.schema.errors import UnknownName, capitalised
+from hornbeam_server.schema.namespaces import SYSTEM_CATALOG
 from hornbeam_server.schema.types import ColumnType
 
 ANONYMOUS = "?"
@@ -32,6 +33,14 @@ class OutputColumn:
     small: bool = False
     fields: tuple[OutputColumn, ...] = ()
     system: str = ""
+
+    @property
+    def type_name(self) -> str:
+        """The name of the type as it is declared: for a column of a system relation PostgreSQL's,
+        such as pg_catalog.oid. "" if only execution determines the type."""
+        if self.system:
+            return f"{SYSTEM_CATALOG}.{self.system}"
+        return "" if self.type is None else self.type.ddl()
 
 
 @dataclass(frozen=True)

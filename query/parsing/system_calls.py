@@ -341,7 +341,7 @@ def write_lookups(tree: exp.Expr) -> None:
 def _replace_call(node: exp.Anonymous) -> None:
     name = node.name.lower()
     if name in _CALLS:
-        supersede(node, _CALLS[name](node.expressions))
+        supersede(node, _answer(node, _CALLS[name]))
     elif name in _TO_OIDS:
         about, (given,) = _TO_OIDS[name], node.expressions
         oid = _oid_of_name(about, _spelled(given))
@@ -367,6 +367,16 @@ def _spelled(name: exp.Expr) -> exp.Expr:
         inner = inner.this
     literal = isinstance(inner, exp.Literal) and inner.is_string
     return exp.Literal.string(_canonical(inner.this)) if literal else name
+
+
+def _answer(node: exp.Anonymous, build: _Build) -> exp.Expr:
+    """The answer to a call. Parameters that it does not need stay parameters of the statement."""
+    answer = build(node.expressions)
+    used = {each.name for each in answer.find_all(exp.Placeholder)}
+    unused = {each.name: each for each in node.find_all(exp.Placeholder) if each.name not in used}
+    for parameter in unused.values():
+        answer = _written("CASE WHEN (a IS NULL) IS NULL THEN NULL ELSE b END", parameter, answer)
+    return answer
 
 
 def _relation_of(column: exp.Column) -> Described | None:

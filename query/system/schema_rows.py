@@ -52,6 +52,7 @@ def classes(objects: Objects) -> Iterator[Given]:
     for constraint in objects.constraints:
         if constraint.kind == "c":
             checks[constraint.on] = checks.get(constraint.on, 0) + 1
+    linked = _with_foreign_keys(objects)
     for each in objects.classes:
         space, name = objects.space_and_name(each.full)
         yield {
@@ -66,9 +67,17 @@ def classes(objects: Objects) -> Iterator[Given]:
             "relchecks": checks.get(each.full, 0) if each.kind == "r" else 0,
             "relhasindex": each.kind == "r" and each.full in indexed,
             "relhasrules": each.kind in {"v", "m"},
+            "relhastriggers": each.kind == "r" and each.full in linked,
             "reltuples": float(each.rows),
             "relreplident": "d" if each.kind in {"r", "m"} else "n",
         }
+
+
+def _with_foreign_keys(objects: Objects) -> set[str]:
+    """The relations at either end of a foreign key. PostgreSQL keeps these keys by triggers, so
+    psql shows the keys of a relation only if it has triggers."""
+    ends = ((each.on, each.key.parent) for each in objects.constraints if each.key is not None)
+    return {name for both in ends for name in both}
 
 
 _ENUM: Given = {

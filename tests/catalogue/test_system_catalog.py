@@ -124,3 +124,16 @@ async def test_a_plain_view_reads_the_system_catalog_and_a_stored_view_does_not(
                 view = f"CREATE MATERIALIZED VIEW m WITH (refresh = '{refresh}') AS SELECT {read}"
                 with pytest.raises(Unsupported, match=r"cannot read pg_catalog\.pg_class"):
                     database.plan_schema(PlanRequest(f"{tables} {view}"))
+
+
+async def test_parameters_that_an_answer_does_not_need_stay_parameters(tmp_path: Path) -> None:
+    """SQLAlchemy and JDBC give such arguments as parameters."""
+    defined = "SELECT pg_get_constraintdef(oid, ?) FROM pg_constraint WHERE contype = ?"
+    granted = "SELECT has_table_privilege(:u, oid, :p) FROM pg_class WHERE relname = :t"
+    described = "SELECT obj_description(oid, ?), format_type(23, ?) FROM pg_class WHERE relname = ?"
+    async with await Database.open(settings(tmp_path)) as database:
+        await applied(database, "CREATE TABLE t (k INTEGER PRIMARY KEY);")
+        for pretty in (True, False, None):
+            assert await database.fetch(defined, (pretty, "p")) == [("PRIMARY KEY (k)",)]
+        assert await database.fetch(granted, {"u": "me", "p": "SELECT", "t": "t"}) == [(True,)]
+        assert await database.fetch(described, ("pg_class", -1, "t")) == [(None, "integer")]

@@ -15,7 +15,7 @@ def psql(wire):
     def run(script, *options):
         command = ["psql", "-X", "-w", "-q", "-A", "-t", *options, wire.dsn()]
         done = subprocess.run(
-            command, input=script, capture_output=True, text=True, timeout=30, check=False
+            command, input=script, capture_output=True, text=True, timeout=120, check=False
         )
         return done.stdout.splitlines(), done.stderr.splitlines()
 
@@ -45,3 +45,15 @@ def test_variables_are_those_of_the_server(psql):
     assert out[0].split()[1:] == ["hornbeam", "UTF8"]
     assert int(out[0].split()[0]) >= 150_000
     assert out[1].startswith("15.")
+
+
+def test_relations_are_described(psql):
+    psql("CREATE TABLE part (p_id INTEGER PRIMARY KEY, p_i_id INTEGER REFERENCES item (i_id));\n")
+    out, err = psql("\\dt part\n\\d part\n\\d item\n", "-P", "tuples_only=off")
+    assert err == []
+    assert "public|part|table|hornbeam" in out
+    assert "p_i_id|integer|||" in out
+    assert out.count('    "part_pkey" PRIMARY KEY, btree (p_id)') == 1
+    key = "FOREIGN KEY (p_i_id) REFERENCES item(i_id)"
+    assert f'    "part_p_i_id_fkey" {key}' in out
+    assert f'    TABLE "part" CONSTRAINT "part_p_i_id_fkey" {key}' in out

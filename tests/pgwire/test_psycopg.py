@@ -293,3 +293,16 @@ def test_a_cancelled_query_ends_and_the_session_goes_on(wire, connection):
         connection.execute(slow)
     timer.join()
     assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_parameter_names_a_setting(wire):
+    """As SQLAlchemy's reflection does. The value is that of the session."""
+    named = "SELECT pg_catalog.current_setting(%s::VARCHAR), %s::INT, current_setting('TimeZone')"
+    with wire.connect() as connection:
+        connection.execute("SET statement_timeout = '7s'")
+        row = connection.execute(named, ("statement_timeout", 5)).fetchone()
+        assert row == ("7s", 5, "UTC")
+        with pytest.raises(psycopg.Error, match="There is no setting that's"):
+            connection.execute("SELECT current_setting(%s)", ("that's",))
+        with pytest.raises(psycopg.Error, match="The arguments of current_setting"):
+            connection.execute("SELECT current_setting(lower(%s))", ("timezone",))
