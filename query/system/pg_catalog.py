@@ -85,6 +85,7 @@ def _of_kind(objects: Objects, kind: str) -> Iterator[tuple[Class, str, str]]:
 
 def _tables(objects: Objects) -> Iterator[Given]:
     indexed = {index.on for index in objects.indexes}
+    linked = schema_rows.with_foreign_keys(objects)
     for each, space, name in _of_kind(objects, "r"):
         yield {
             "schemaname": space,
@@ -92,7 +93,7 @@ def _tables(objects: Objects) -> Iterator[Given]:
             "tableowner": DATABASE,
             "hasindexes": each.full in indexed,
             "hasrules": False,
-            "hastriggers": False,
+            "hastriggers": each.full in linked,
             "rowsecurity": False,
         }
 

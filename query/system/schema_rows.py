@@ -52,7 +52,7 @@ def classes(objects: Objects) -> Iterator[Given]:
     for constraint in objects.constraints:
         if constraint.kind == "c":
             checks[constraint.on] = checks.get(constraint.on, 0) + 1
-    linked = _with_foreign_keys(objects)
+    linked = with_foreign_keys(objects)
     for each in objects.classes:
         space, name = objects.space_and_name(each.full)
         yield {
@@ -73,7 +73,7 @@ def classes(objects: Objects) -> Iterator[Given]:
         }
 
 
-def _with_foreign_keys(objects: Objects) -> set[str]:
+def with_foreign_keys(objects: Objects) -> set[str]:
     """The relations at either end of a foreign key. PostgreSQL keeps these keys by triggers, so
     psql shows the keys of a relation only if it has triggers."""
     ends = ((each.on, each.key.parent) for each in objects.constraints if each.key is not None)
