@@ -65,9 +65,8 @@ def is_answered(name: str) -> bool:
 def _lookup(about: str, oid: exp.Expr, part: exp.Expr | int = 0) -> exp.Expr:
     """The text about the object `oid`; NULL if there is none."""
     number = exp.Literal.number(part) if isinstance(part, int) else part
-    found = exp.Neg(this=exp.Literal.number(1)) if part == -1 else number
     template = _LOOKUP.format(about=f"'{about}'")
-    return _filled(template, {"oid": _as_oid(oid), "part": found})
+    return _filled(template, {"oid": _as_oid(oid), "part": number})
 
 
 def _oid_of_name(about: str, name: exp.Expr) -> exp.Expr:
@@ -197,6 +196,11 @@ _PRIVILEGES = (
     *("table", "column", "any_column", "schema", "database", "sequence", "function", "type"),
     *("language", "tablespace", "foreign_data_wrapper", "server", "parameter"),
 )
+_VISIBLE = (
+    *("function", "operator", "collation", "opclass", "opfamily", "conversion", "statistics_obj"),
+    *("ts_config", "ts_dict", "ts_parser", "ts_template"),
+)
+"""Kinds of objects that are in every search path."""
 _CALLS: dict[str, _Build] = {
     "format_type": _format_type,
     "pg_get_constraintdef": _constraint_definition,
@@ -209,18 +213,7 @@ _CALLS: dict[str, _Build] = {
     "pg_get_viewdef": _view_definition,
     "pg_table_is_visible": _visible("relation"),
     "pg_type_is_visible": _visible("type"),
-    **dict.fromkeys(
-        (f"pg_{what}_is_visible" for what in ("function", "operator", "collation", "opclass")),
-        _constant("TRUE"),
-    ),
-    **dict.fromkeys(
-        (f"pg_{what}_is_visible" for what in ("opfamily", "conversion", "statistics_obj")),
-        _constant("TRUE"),
-    ),
-    **dict.fromkeys(
-        (f"pg_ts_{what}_is_visible" for what in ("config", "dict", "parser", "template")),
-        _constant("TRUE"),
-    ),
+    **dict.fromkeys((f"pg_{what}_is_visible" for what in _VISIBLE), _constant("TRUE")),
     **dict.fromkeys((f"has_{what}_privilege" for what in _PRIVILEGES), _constant("TRUE")),
     "pg_has_role": _constant("TRUE"),
     **dict.fromkeys(
@@ -252,9 +245,7 @@ _CALLS: dict[str, _Build] = {
     **dict.fromkeys(("inet_server_port", "inet_client_port"), _constant("CAST(NULL AS INTEGER)")),
 }
 """The answer to each function of the system catalog, from its arguments."""
-_TAKE_OIDS = frozenset({
-    *_CALLS, "pg_get_serial_sequence", "unnest", "array",
-}) - {"pg_get_serial_sequence", "to_regclass", "to_regtype", "pg_size_pretty"}  # fmt: skip
+_TAKE_OIDS = {*_CALLS, "unnest", "array"} - {"pg_get_serial_sequence", "pg_size_pretty"}
 """The functions that take OIDs."""
 
 # ---------------------------------------------------------------- types
