@@ -24,12 +24,13 @@ from hornbeam_server.schema.types import Row
 from hornbeam_server.txlayer.statements.requests import Statement, TransactionRequest
 
 GROUPS = (2, 100, 10_000, 100_000)
-SKEWS = (0.6, 1.2)
+SKEWED = {"z6": 0.6, "z12": 1.2}
+"""The skews of the keys in these columns."""
 SKEWED_KEYS = 10_000
 PLACES, REGIONS = 2_000, 50
 STATEMENTS = 200
 """Of a transaction."""
-COLUMNS = ("id", "place", "v", *(f"g{count}" for count in GROUPS), "z6", "z12")
+COLUMNS = ("id", "place", "v", *(f"g{count}" for count in GROUPS), *SKEWED)
 SCHEMA = f"""
 CREATE TABLE place (p_id INTEGER PRIMARY KEY, region INTEGER NOT NULL);
 CREATE TABLE fact (id INTEGER PRIMARY KEY, place INTEGER NOT NULL REFERENCES place (p_id),
@@ -50,10 +51,10 @@ KINDS = {
     },
     **{
         f"{kind}, {SKEWED_KEYS:,} groups, skew {skew:g}": (
-            f"SELECT z{skew * 10:.0f}, {kind}(v) AS x FROM fact GROUP BY z{skew * 10:.0f}"
+            f"SELECT {column}, {kind}(v) AS x FROM fact GROUP BY {column}"
         )
         for kind in ("sum", "min")
-        for skew in SKEWS
+        for column, skew in SKEWED.items()
     },
 }
 """The SELECT of each view, by its title."""
@@ -73,14 +74,15 @@ class Facts:
     random: random.Random
     next: int = 0
     ids: list[int] = field(default_factory=list)
-    zipf: Zipf = field(default_factory=lambda: Zipf(SKEWED_KEYS, SKEWS[0]))
-    steep: Zipf = field(default_factory=lambda: Zipf(SKEWED_KEYS, SKEWS[1]))
+    skewed: list[Zipf] = field(
+        default_factory=lambda: [Zipf(SKEWED_KEYS, skew) for skew in SKEWED.values()]
+    )
 
     def new(self) -> Row:
         self.next += 1
         self.ids.append(self.next)
         draw = self.random.randrange
-        skewed = (self.zipf.draw(self.random), self.steep.draw(self.random))
+        skewed = (keys.draw(self.random) for keys in self.skewed)
         return (self.next, draw(PLACES), draw(1_000), *map(draw, GROUPS), *skewed)
 
     def changes(self, count: int) -> Iterator[Statement]:
