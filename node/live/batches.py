@@ -100,7 +100,7 @@ class Batches:
 
     async def _recorded_and_computed(self, work: BatchWork, plan: Plan) -> Computed:
         """The rows of a batch, once it is recorded. Raises Superseded if another process has
-        recorded one meanwhile, Unavailable, and the errors of `Computation.of`."""
+        recorded one in this time, Unavailable, and the errors of `Computation.of`."""
         both: list[Awaitable[Computed | None]] = [
             self._deferred.record(work.group, plan),
             self._computation.of(work, self._most_rows),

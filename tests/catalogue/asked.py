@@ -2,7 +2,7 @@
 
 `fixtures/queries.json` has the queries as the clients sent them to PostgreSQL 15 (psql by `-E`, the
 drivers by the log of statements), with `{relation}` for the OID of a relation of `schema.sql`, and
-PostgreSQL's answers. Where Hornbeam's answer differs it stands beside it.
+PostgreSQL's answers. Where Hornbeam's answer differs, the entry has both.
 `python -m tests.catalogue.record DSN` records both.
 """
 
