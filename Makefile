@@ -31,7 +31,7 @@ BOTH := tests/storage/test_storage_rows.py tests/storage/test_storage_snapshot.p
 # Without compiled modules each process takes twice as long to start, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo speedups test-speedups demo-cluster demo-spark test test-quick check docs postgres-answers catalogue-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-subscribers bench-live bench-cluster bench-nodes bench-spark bench-spark-cluster bench-nations bench-peers lock clean
+.PHONY: demo speedups test-speedups demo-cluster demo-spark test test-long test-quick check docs postgres-answers catalogue-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-subscribers bench-live bench-cluster bench-nodes bench-spark bench-spark-cluster bench-nations bench-peers lock clean
 
 # A copy without symbolic links (a zip, core.symlinks=false) has files with their targets: `ln` restores them.
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
@@ -80,6 +80,10 @@ test: $(SPARK)  ## the whole suite, in JOBS=2 processes; installs the programs t
 test-speedups: $(SPEEDUPS)  ## the tests of hornbeam-speedups in Rust, and with Python what the suite runs with it
 	@cd speedups && cargo test --quiet --release --locked
 	@HORNBEAM_SPEEDUPS=python $(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope --without-cluster $(BOTH)
+
+test-long: $(SPARK)  ## the whole suite with more random examples, seeds and repetitions: for a night, or before a release
+	@$(BIN)/python -m tests.programs
+	@$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope --long --session-timeout 0 --timeout 3600
 
 test-quick: $(READY)  ## the loop while working: tests that need nothing but Python; PYTHON=python3.13 for another one
 	@$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope --quick

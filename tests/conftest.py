@@ -26,6 +26,7 @@ from hornbeam_server.cluster import Cluster
 from hornbeam_server.node import logging_setup
 from hornbeam_server.schema.errors import Unavailable
 from tests import durations
+from tests.depth import choose_long
 from tests.real_cluster import PATIENT, guarded_cluster
 
 BROKEN = pytest.StashKey[bool]()
@@ -42,8 +43,10 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("usual", settings.get_profile("repeatable"), max_examples=40)
+settings.register_profile("long", settings.get_profile("repeatable"), max_examples=100)
 settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=15)
-settings.load_profile("repeatable")
+settings.load_profile("usual")
 
 os.environ.setdefault("HORNBEAM_RESIDENT_REFRESH", "false")
 """Tests do the batches of deferred views themselves, or Spark does. Those of `tests/node` let nodes
@@ -64,6 +67,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="only quick tests, which need nothing but Python: `make test-quick`",
     )
     parser.addoption(
+        "--long",
+        action="store_true",
+        help="try more random examples, seeds and repetitions: `make test-long`",
+    )
+    parser.addoption(
         "--without-cluster",
         action="store_true",
         help="leave out tests that need HBase, HDFS and ZooKeeper",
@@ -78,6 +86,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--quick"):
         settings.load_profile("quick")
+    if config.getoption("--long"):
+        settings.load_profile("long")
+        choose_long()
     if WORKER not in os.environ:
         quick_s = durations.QUICK_S if config.getoption("--quick") else math.inf
         stopwatch = durations.Stopwatch(quick_s, corrects=config.getoption("--record-durations"))
