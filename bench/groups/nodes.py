@@ -77,6 +77,7 @@ class NodeWriters:
         self._way = way
         self._numbers = itertools.count(1)
         self._count = 0
+        self._bookmark = 0
 
     @property
     def ddl(self) -> str:
@@ -87,7 +88,8 @@ class NodeWriters:
 
         async def writer(_number: int, connection: Connection) -> None:
             for _ in left:
-                await connection.ask(self._request())
+                answer = json.loads(await connection.ask(self._request()))
+                self._bookmark = max(self._bookmark, answer["commit_ts"])
 
         began = time.perf_counter()
         await at_once([node.port for node in self._nodes.nodes], writers, writer)
@@ -107,6 +109,8 @@ class NodeWriters:
 
     def _total(self) -> Decimal | None:
         with closing(hornbeam.connect(self._nodes.client_url, autocommit=True)) as db:
+            # A read without a bookmark may lack the last answered writes: watermarks follow them.
+            db.bookmark = self._bookmark
             cursor = db.cursor()
             cursor.execute(self._way.amount(self.entry, self.view))
             total: Decimal | None = cursor.fetchall()[0][0]
