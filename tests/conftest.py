@@ -28,6 +28,7 @@ from hornbeam_server.schema.errors import Unavailable
 from tests import durations
 from tests.depth import choose_long
 from tests.real_cluster import PATIENT, guarded_cluster
+from tests.temporary import keep_in_memory
 
 BROKEN = pytest.StashKey[bool]()
 ENDED = pytest.StashKey[list[str]]()
@@ -47,6 +48,8 @@ settings.register_profile("usual", settings.get_profile("repeatable"), max_examp
 settings.register_profile("long", settings.get_profile("repeatable"), max_examples=100)
 settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=15)
 settings.load_profile("usual")
+
+keep_in_memory()
 
 os.environ.setdefault("HORNBEAM_RESIDENT_REFRESH", "false")
 """Tests do the batches of deferred views themselves, or Spark does. Those of `tests/node` let nodes
