@@ -459,7 +459,7 @@ class _Planner:
             return self.projections[position - 1]
         if value.meta.get("alias"):
             return self._named()[value.name]
-        if any(column.meta.get("alias") for column in value.find_all(exp.Column)):
+        if any(column.meta.get("alias") for column in nodes_of(value, exp.Column)):
             raise NotNative("an expression over an output column")
         return value
 

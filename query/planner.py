@@ -25,7 +25,7 @@ from hornbeam_server.query.optimizer.uncorrelated_subqueries import candidates
 from hornbeam_server.query.parsing.placeholders import named_placeholder
 from hornbeam_server.query.system.relations import table as system_table
 from hornbeam_server.schema.catalog import Catalog, Layout
-from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.trees import nodes_of, unlink
 
 Plan = NativePlan | ResidualPlan
 
@@ -55,7 +55,7 @@ def plan_residual(
     plans the subqueries."""
     tree = bound.ast.copy()
     lifted = _lift(replace(bound, ast=tree), catalog, inner)
-    tables = [table for table in tree.find_all(exp.Table) if "source" in table.meta]
+    tables = [table for table in nodes_of(tree, exp.Table) if "source" in table.meta]
     columns = _columns(tree, tables, bound, catalog)
     blocks = {table.meta["source"][0] for table in tables}
     names = _Names()
@@ -98,14 +98,14 @@ def plan_residual(
 def _system_tables(tree: exp.Expr, catalog: Catalog) -> tuple[tuple[str, pa.Table], ...]:
     """The system relations that the tree reads, by name, with the columns that it names: all of
     them, if their number or order affects the result."""
-    tables = [each for each in tree.find_all(exp.Table) if SYSTEM in each.meta]
+    tables = [each for each in nodes_of(tree, exp.Table) if SYSTEM in each.meta]
     if not tables:
         return ()
-    whole = any(join.args.get("method") == "NATURAL" for join in tree.find_all(exp.Join)) or any(
-        not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star)
+    whole = any(join.args.get("method") == "NATURAL" for join in nodes_of(tree, exp.Join)) or any(
+        not isinstance(star.parent, exp.Count) for star in nodes_of(tree, exp.Star)
     )
     whole = whole or any(each.args["alias"].args.get("columns") for each in tables)
-    wanted = None if whole else {each.name for each in tree.find_all(exp.Identifier)}
+    wanted = None if whole else {each.name for each in nodes_of(tree, exp.Identifier)}
     names = dict.fromkeys(".".join(each.meta[SYSTEM]) for each in tables)
     return tuple((name, system_table(name, catalog, wanted)) for name in names)
 
@@ -152,8 +152,8 @@ def _columns(
 ) -> Mapping[tuple[int, str], frozenset[str]]:
     """The columns to read from each source: the used columns, or all columns if their number or
     names affect the result."""
-    whole = any(join.args.get("method") == "NATURAL" for join in tree.find_all(exp.Join)) or any(
-        any(star.args.values()) for star in tree.find_all(exp.Star)
+    whole = any(join.args.get("method") == "NATURAL" for join in nodes_of(tree, exp.Join)) or any(
+        any(star.args.values()) for star in nodes_of(tree, exp.Star)
     )
     found = {}
     for table in tables:

@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.schema.errors import SqlError
-from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.trees import nodes_of, unlink
 from hornbeam_server.schema.types import Value
 
 MAX_LITERALS = 100
@@ -128,7 +128,7 @@ class Split:
         except SqlError:
             return ()
         try:
-            found = {node.name.partition(".")[0]: node for node in tree.find_all(exp.Literal)}
+            found = {node.name.partition(".")[0]: node for node in nodes_of(tree, exp.Literal)}
             nodes = [(place, found.get(name)) for place, name in enumerate(names)]
             return tuple([i for i, node in nodes if node is not None and takes(tree, node)])
         finally:

@@ -41,6 +41,7 @@ from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
 from hornbeam_server.query.parsing.placeholders import Parameter
 from hornbeam_server.query.typing.constants import comparand, fold, same_type
 from hornbeam_server.schema.model import ForeignKey, Schema
+from hornbeam_server.schema.trees import nodes_of
 from hornbeam_server.schema.types import ColumnType, Kind
 
 ColumnOf = tuple[str, str]
@@ -154,7 +155,7 @@ def _computed(gathered: Gathered, resolve: Resolve) -> Iterator[Filter]:
 
 
 def _typed(node: exp.Expr) -> bool:
-    return all(each.meta.get(PARAMETER_TYPE) for each in node.find_all(exp.Placeholder))
+    return all(each.meta.get(PARAMETER_TYPE) for each in nodes_of(node, exp.Placeholder))
 
 
 class Classes:

@@ -40,7 +40,7 @@ from hornbeam_server.schema.namespaces import bare, joined
 from hornbeam_server.schema.qualifying import type_qualifications
 from hornbeam_server.schema.renames import Rename, renamed_expressions, renamed_schema
 from hornbeam_server.schema.render import spelled
-from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.trees import nodes_of, unlink
 from hornbeam_server.schema.views import DeferredView, ImmediateView, JoinView, ProjectedView
 
 _Span = tuple[int, int]
@@ -227,7 +227,7 @@ class _Renaming:
         bound = bind(text, self.before)
         edits = [
             (node.args["table"].meta["start"], node.this.meta["start"])
-            for node in bound.ast.find_all(exp.Column)
+            for node in nodes_of(bound.ast, exp.Column)
             if node.args.get("table") is not None and "start" in node.args["table"].meta
         ]
         unlink(bound.ast)
@@ -359,7 +359,7 @@ class _Named:
         moves = self.rename.moves(self.schema)
         owners = (
             _span(node.args["table"])
-            for node in bound.ast.find_all(exp.Column)
+            for node in nodes_of(bound.ast, exp.Column)
             if node.args.get("table") is not None and _place(node) in self.implicit
         )
         for span, written in (*self.spans, *((owner, "") for owner in owners)):
@@ -518,7 +518,7 @@ def _relation(bound: BoundQuery, number: int | None, alias: str) -> str | None:
 def _target_tables(tree: exp.Expr) -> Sequence[exp.Table]:
     """The relations that a statement writes."""
     if isinstance(tree, exp.TruncateTable):
-        return list(tree.find_all(exp.Table))
+        return list(nodes_of(tree, exp.Table))
     if not isinstance(tree, _WRITES):
         return []
     inner = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this

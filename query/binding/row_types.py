@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.dialect.jsonb_rows import ROW_TYPE
 from hornbeam_server.schema.model import Schema
+from hornbeam_server.schema.trees import nodes_of
 
 
 def relations_of_types(tree: exp.Expr) -> set[str]:
@@ -40,7 +41,7 @@ def relation_by_alias(tree: exp.Expr) -> Mapping[str, str]:
 
 
 def _items(tree: exp.Expr) -> Iterator[exp.Expr]:
-    return (node for node in tree.find_all(exp.Lateral) if ROW_TYPE in node.meta)
+    return (node for node in nodes_of(tree, exp.Lateral) if ROW_TYPE in node.meta)
 
 
 def _references(tree: exp.Expr) -> Iterator[tuple[str, str]]:

@@ -18,6 +18,7 @@ from sqlglot import exp
 from hornbeam_server.query.dialect import macros, value_functions
 from hornbeam_server.query.dialect.catalogue import AGGREGATES
 from hornbeam_server.schema.errors import SqlError
+from hornbeam_server.schema.trees import nodes_of
 
 LARGE = 5_000
 """A statement that DuckDB makes no larger than this many nodes is left as it is."""
@@ -147,7 +148,7 @@ def _copied(node: exp.Expr) -> Sequence[exp.Expr]:
 def _computes_rows(node: exp.Case | exp.In) -> bool:
     """Is there something behind the operand that the body of a lambda cannot contain?"""
     others = [part for part in node.iter_expressions() if part.arg_key != "this"]
-    names = {call.name.lower() for part in others for call in part.find_all(exp.Anonymous)}
+    names = {call.name.lower() for part in others for call in nodes_of(part, exp.Anonymous)}
     if names & (AGGREGATES | _AGGREGATES.keys()):
         return True
     return any(part.find(*_ROWS) for part in others)

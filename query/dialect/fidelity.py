@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
@@ -20,7 +19,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.query.dialect.grammar import NAME, place, tokenize
 from hornbeam_server.schema.errors import Unsupported
-from hornbeam_server.schema.trees import written
+from hornbeam_server.schema.trees import nodes_of, written
 
 _TYPES = DuckDB.Parser.TYPE_TOKENS - {
     TokenType.INTERVAL, TokenType.NULL, TokenType.RANGE, TokenType.UNION, TokenType.MAP,
@@ -29,11 +28,17 @@ _UNCOUNTED = _TYPES | {
     TokenType.L_PAREN, TokenType.R_PAREN, TokenType.L_BRACKET, TokenType.R_BRACKET,
     TokenType.COMMA, TokenType.SEMICOLON, TokenType.DOT, TokenType.PARAMETER, TokenType.DCOLON,
     TokenType.ALIAS, TokenType.INNER, TokenType.OUTER, TokenType.ASC, TokenType.ALL, TokenType.ROW,
+    TokenType.PLUS, TokenType.DASH,
 }  # fmt: skip
+"""Tokens that may be left out or replaced. The parser drops the sign of +1, and `a - b + c` becomes
+`a - (b - c)` in long chains (`query/parsing/nesting.py`)."""
 _UNCOUNTED_WORDS = frozenset(
     {"cast", "nulls", "last", "array", "as", "only", "rows", "recursive", "table", "asymmetric"}
 )
 _LITERALS = {TokenType.STRING, TokenType.BYTE_STRING}
+_NAMES_AND_VALUES = {
+    TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.EQ, TokenType.NULL, *_LITERALS,
+}  # fmt: skip
 _ZERO = re.compile(r"0\.")
 _SPELLINGS: dict[str, tuple[str, ...]] = {
     "!": ("not",),
@@ -86,49 +91,36 @@ _ADDED = frozenset({"join", "on", "true", "select", "*", "from", "concat", "_val
 strings on two lines."""
 
 
-_NAMES = {TokenType.VAR, TokenType.IDENTIFIER}
-_OPERANDS = _NAMES | {TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN, TokenType.NULL}
-_PLAIN = _OPERANDS | {
-    TokenType.SELECT, TokenType.FROM, TokenType.WHERE, TokenType.INSERT, TokenType.INTO,
-    TokenType.VALUES, TokenType.UPDATE, TokenType.SET, TokenType.DELETE, TokenType.LIMIT,
-    TokenType.ORDER_BY, TokenType.GROUP_BY, TokenType.ASC, TokenType.DESC, TokenType.ON,
-    TokenType.AND, TokenType.OR, TokenType.JOIN, TokenType.ALIAS, TokenType.PARAMETER,
-    TokenType.L_PAREN, TokenType.COMMA, TokenType.SEMICOLON, TokenType.DOT, TokenType.STAR,
-    TokenType.PLUS, TokenType.DASH, TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE,
-    TokenType.GT, TokenType.GTE, TokenType.TRUE, TokenType.FALSE,
-}  # fmt: skip
-"""Tokens of common statements. Generation never loses any of them."""
-
-
-def _is_plain(tokens: Sequence[Token]) -> bool:
-    """Whether all tokens are plain. A name after an operand may be a clause (IGNORE NULLS), so such
-    a statement is not plain."""
-    kinds = [token.token_type for token in tokens]
-    return _PLAIN.issuperset(kinds) and not any(
-        first in _OPERANDS and second in _NAMES for first, second in pairwise(kinds)
-    )
-
-
 def check(tokens: Sequence[Token], tree: exp.Expr, sql: str) -> None:
     """Raise Unsupported, with the word, if the SQL generated from `tree` loses or gains a word."""
-    if _is_plain(tokens):
-        return
     read, written = Counter(_words(tokens)), Counter(_words(tokenize(_written(tree))))
     lost, added = read - written, written - read
     if not lost and not added:
         return
     for type_, words in _FORMS.items():
-        number = sum(1 for _ in tree.find_all(type_))
+        number = sum(1 for _ in nodes_of(tree, type_))
         lost.subtract(dict.fromkeys(words, number))
         added.subtract(dict.fromkeys(words, number))
-    strange = [word for word, count in lost.items() if count > 0 and word != "+"]  # +1
-    strange += [word for word, count in added.items() if count > 0 and word not in _ADDED]
-    if strange:
-        where = (place(token.start, sql) for token in tokens if token.text.lower() == strange[0])
-        raise Unsupported(
-            f"{strange[0].upper()} is not supported here ({next(where, 'it would be added')}).",
-            cure="Leave it out, or say it in other words.",
-        )
+    missing = {word for word, count in lost.items() if count > 0}
+    more = [word for word, count in added.items() if count > 0 and word not in _ADDED]
+    if not missing and not more:
+        return
+    word, where = _strange(tokens, missing, sql) if missing else (more[0], "it would be added")
+    raise Unsupported(
+        f"{word.upper()} is not supported here ({where}).",
+        cure="Leave it out, or say it in other words.",
+    )
+
+
+def _strange(tokens: Sequence[Token], missing: set[str], sql: str) -> tuple[str, str]:
+    """One of the missing words, and its place. A keyword says more than the names and values behind
+    it, and of a clause that is written twice the second is the strange one."""
+    found = [token for token in tokens if token.text.lower() in missing]
+    keywords = [token for token in found if token.token_type not in _NAMES_AND_VALUES]
+    if not found:
+        return min(missing), "by another name"
+    token = (keywords or found)[-1]
+    return token.text, place(token.start, sql)
 
 
 def _written(tree: exp.Expr) -> str:

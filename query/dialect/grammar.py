@@ -353,6 +353,8 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
         distinct = first.this if isinstance(first, exp.Order) else first
         if first is None or not isinstance(distinct, exp.Distinct):
             return arguments
+        if not distinct.expressions:
+            self.raise_error("DISTINCT stands before an argument")
         value, *others = distinct.expressions
         distinct.set("expressions", [value])
         if others and first is not distinct:  # DISTINCT x, y ORDER BY z

@@ -12,6 +12,7 @@ from hornbeam_server.query.dialect.array_macros import ARRAY_MACROS
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.intervals import LONGEST
 from hornbeam_server.schema.quotients import QUOTIENT
+from hornbeam_server.schema.trees import nodes_of
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
 
 EPOCH = ColumnType(Kind.DECIMAL, 20, 6)
@@ -390,5 +391,5 @@ def is_plain(node: exp.Expr) -> bool:
         return False
     if isinstance(node, exp.Placeholder) and node.meta.get(PARAMETER_TYPE) is not None:
         return False  # its value was already parsed
-    aliased = any(column.meta.get("alias") for column in node.find_all(exp.Column))
+    aliased = any(column.meta.get("alias") for column in nodes_of(node, exp.Column))
     return not (aliased or node.find(*_OPAQUE) or node.find_ancestor(exp.Lambda))

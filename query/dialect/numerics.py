@@ -31,7 +31,7 @@ from hornbeam_server.schema.quotients import (
     quotient_of_texts,
     remainder_of_texts,
 )
-from hornbeam_server.schema.trees import supersede
+from hornbeam_server.schema.trees import nodes_of, supersede
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, Kind
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def mark_remainder(node: exp.Expr, type_of: TypeOf) -> None:
     types = [number_type(side, type_of) for side in sides if not isinstance(side, exp.Null)]
     whole = max(digits_before_point(type_) for type_ in types if type_ is not None)
     wide = whole + (common.scale or 0) > MAX_DECIMAL_PRECISION
-    if wide or any(map(_is_huge, node.find_all(exp.Literal))):
+    if wide or any(map(_is_huge, nodes_of(node, exp.Literal))):
         node.meta[REMAINDER] = found
 
 

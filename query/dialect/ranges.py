@@ -33,7 +33,7 @@ from hornbeam_server.query.dialect.sums import (
     with_clauses_of,
 )
 from hornbeam_server.query.dialect.templates import filled
-from hornbeam_server.schema.trees import supersede
+from hornbeam_server.schema.trees import nodes_of, supersede
 from hornbeam_server.schema.types import ColumnType, Kind
 
 RANGED = "ranged"
@@ -170,7 +170,7 @@ def _check(node: exp.Expr) -> None:
     place = exp.Paren(this=exp.Null())
     node.replace(place)
     place.set("this", node)
-    if not any(CHECKED in part.meta for leaf in operands for part in leaf.find_all(exp.Case)):
+    if not any(CHECKED in part.meta for leaf in operands for part in nodes_of(leaf, exp.Case)):
         supersede(place, _checked(node))
         return
     given = [leaf.copy() for leaf in operands]

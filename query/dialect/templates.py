@@ -17,6 +17,7 @@ from hornbeam_server.query.dialect.grammar import NAME, expression
 from hornbeam_server.query.dialect.macros import call as macro_call
 from hornbeam_server.query.dialect.macros import macro
 from hornbeam_server.query.dialect.value_functions import CALLED, FUNCTIONS
+from hornbeam_server.schema.trees import nodes_of
 from hornbeam_server.schema.types import ColumnType, Kind
 
 _JSON_KIND = """
@@ -197,7 +198,7 @@ def filled(template: str, values: Mapping[str, exp.Expr]) -> exp.Expr:
     """The expression `template`, in which `values` replace the columns of their names. A large
     value that the template repeats is computed once."""
     tree = exp.Paren(this=expression(template).copy())
-    columns = [column for column in tree.find_all(exp.Column) if column.name in values]
+    columns = [column for column in nodes_of(tree, exp.Column) if column.name in values]
     places = Counter(column.name for column in columns)
     large = [name for name, count in places.items() if count > 1 and _is_large(values[name])]
     if tree.find(exp.Unnest, exp.Explode):

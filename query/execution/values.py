@@ -23,7 +23,7 @@ from hornbeam_server.query.expressions import CompiledExpression, SortTerm, comp
 from hornbeam_server.query.optimizer.access_paths import Access
 from hornbeam_server.query.parsing.placeholders import parameter_key
 from hornbeam_server.schema.arrays import order_of
-from hornbeam_server.schema.trees import supersede, unlink, written
+from hornbeam_server.schema.trees import nodes_of, supersede, unlink, written
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 
 _AGGREGATES = (exp.Count, exp.Sum, exp.Min, exp.Max)
@@ -72,7 +72,7 @@ class RowScope:
 
     def has_all(self, node: exp.Expr) -> bool:
         """Does the joined row have all columns of an expression?"""
-        places = (column.meta.get("column") for column in node.find_all(exp.Column))
+        places = (column.meta.get("column") for column in nodes_of(node, exp.Column))
         return all(place is not None and place[1] in self._columns for place in places)
 
     def parameter_type(self, name: int | str) -> ColumnType | None:
@@ -211,7 +211,7 @@ def _compile(node: Any, scope: Any) -> CompiledExpression:
 
 def _not_native(part: str, node: exp.Expr, scope: RowScope | GroupScope) -> NotNative:
     """The error for an expression that is not compiled."""
-    parameters = map(parameter_key, node.find_all(exp.Placeholder))
+    parameters = map(parameter_key, nodes_of(node, exp.Placeholder))
     untyped = any(scope.parameter_type(parameter) is None for parameter in parameters)
     return (NeedsTypes if untyped else NotNative)(f"{part} {written(node, NAME)}")
 

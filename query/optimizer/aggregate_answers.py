@@ -39,7 +39,7 @@ from hornbeam_server.query.optimizer.select_trees import (
     view_table,
 )
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.trees import unlink, written
+from hornbeam_server.schema.trees import nodes_of, unlink, written
 from hornbeam_server.schema.types import Kind
 from hornbeam_server.schema.views import DeferredView, ImmediateView
 
@@ -243,7 +243,7 @@ class _Answering:
         elif group is not None:
             group.set("expressions", keys)
         view = self.found.view.name
-        beside = [table.copy() for table in select.find_all(exp.Table) if self._is_beside(table)]
+        beside = [table.copy() for table in nodes_of(select, exp.Table) if self._is_beside(table)]
         select.set("from_", exp.From(this=view_table(view, self.alias)))
         select.set("joins", [exp.Join(this=table) for table in beside])
         select.set("where", exp.Where(this=conjunction(where)) if where else None)

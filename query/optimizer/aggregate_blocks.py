@@ -78,7 +78,7 @@ class AggregateBlock:
 
     def reads(self, node: exp.Expr) -> bool:
         """Does an expression read a column of this block?"""
-        return any(self.place(column) is not None for column in node.find_all(exp.Column))
+        return any(self.place(column) is not None for column in nodes_of(node, exp.Column))
 
     def pairs(self) -> Iterator[tuple[ColumnOf, ColumnOf]]:
         """The two columns of each equality."""
@@ -130,7 +130,7 @@ def _read(number: int, block: Block, select: exp.Select, catalog: Catalog) -> Ag
         raise NotAnswered("the block selects *")
     if select.find(exp.Window) is not None:
         raise NotAnswered("the block has window functions")
-    if any(function_name(call) in _RANDOM for call in select.find_all(exp.Func)):
+    if any(function_name(call) in _RANDOM for call in nodes_of(select, exp.Func)):
         raise NotAnswered("the block has a function that is evaluated for each row")
     named = _named(select)
     _name_projections(select)
@@ -167,7 +167,7 @@ def _name_projections(select: exp.Select) -> None:
 def _spell_out(select: exp.Select, named: Mapping[str, exp.Expr]) -> None:
     """Replace output names by their expressions: a view's column of the same name would hide
     them."""
-    while found := [c for c in select.find_all(exp.Column) if _is_output_name(c, select)]:
+    while found := [c for c in nodes_of(select, exp.Column) if _is_output_name(c, select)]:
         for column in found:
             value = named.get(column.name)
             if value is None or isinstance(value.unnest(), _CONSTANTS):

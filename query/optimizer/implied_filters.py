@@ -18,6 +18,7 @@ from hornbeam_server.query.binding.algebra import Block
 from hornbeam_server.query.binding.blocks import joinable, split
 from hornbeam_server.query.optimizer.access_paths import Equality, Hint, JoinColumn
 from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.trees import nodes_of
 from hornbeam_server.schema.types import ColumnType
 
 Pair = tuple[JoinColumn, JoinColumn]
@@ -42,13 +43,13 @@ class BlockPlaces:
         self.selects: dict[int, list[exp.Select]] = {}
         self.joins: dict[int, list[exp.Join]] = {}
         self._numbers: dict[int, int] = {}
-        for table in tree.find_all(exp.Table):
+        for table in nodes_of(tree, exp.Table):
             if "source" in table.meta:
                 number = table.meta["source"][0]
                 self._numbers.setdefault(id(table.parent_select), number)
                 if isinstance(table.parent, exp.Join) and table.arg_key == "this":
                     self.joins.setdefault(number, []).append(table.parent)
-        for select in tree.find_all(exp.Select):
+        for select in nodes_of(tree, exp.Select):
             found = self.number(select)
             if found is not None:
                 self.selects.setdefault(found, []).append(select)

@@ -19,6 +19,7 @@ from hornbeam_server.query.binding.binder import BoundQuery
 from hornbeam_server.query.binding.blocks import split
 from hornbeam_server.query.optimizer.select_trees import selects_of
 from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.trees import nodes_of
 
 _REJECTING = (
     exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Like, exp.ILike, exp.Between, exp.In,
@@ -95,7 +96,7 @@ def is_left(join: exp.Join) -> bool:
 
 
 def _aliases(number: int, item: exp.Expr) -> set[str]:
-    sources = (table.meta.get("source") for table in item.find_all(exp.Table))
+    sources = (table.meta.get("source") for table in nodes_of(item, exp.Table))
     return {source[1] for source in sources if source is not None and source[0] == number}
 
 

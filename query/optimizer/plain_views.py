@@ -42,7 +42,7 @@ _WHOLE = (exp.Query, exp.Window, exp.AggFunc, exp.Placeholder, exp.Lambda)
 
 def with_merged_views(bound: BoundQuery, catalog: Catalog) -> BoundQuery:
     """The statement with the SELECTs of plain views as parts of the SELECTs around them."""
-    if not catalog.plain or not any(VIEW in n.meta for n in bound.ast.find_all(exp.Subquery)):
+    if not catalog.plain or not any(VIEW in n.meta for n in nodes_of(bound.ast, exp.Subquery)):
         return bound
     tree = bound.ast.copy()
     before = nodes_of(tree)
@@ -57,7 +57,7 @@ def with_merged_views(bound: BoundQuery, catalog: Catalog) -> BoundQuery:
 def merge_plain_views(tree: exp.Expr, catalog: Catalog) -> bool:
     """Merge the views of a bound tree into the SELECTs around them, in place; inner views first.
     The tree is then to be bound again. Whether it has changed."""
-    views = [node for node in tree.find_all(exp.Subquery) if _is_of_view(node)]
+    views = [node for node in nodes_of(tree, exp.Subquery) if _is_of_view(node)]
     namer = Namer(tree)
     changed = False
     for view in reversed(views):
@@ -98,7 +98,7 @@ def _captures_nothing(inner: exp.Select, outer: exp.Select, catalog: Catalog) ->
     if stars and not all("source" in item.meta or _is_of_view(item) for item in items):
         return False
     free = free_names(outer)
-    tables = [table.name for table in inner.find_all(exp.Table)]
+    tables = [table.name for table in nodes_of(inner, exp.Table)]
     columns = (c for name in tables for c in (*catalog.visible(name), *catalog.identities(name)))
     return free is not None and free.isdisjoint(column.name for column in columns)
 
@@ -161,7 +161,7 @@ def _named_once(view: exp.Subquery, outer: exp.Select) -> bool:
     itself."""
     kinds = (exp.Table, exp.Subquery, exp.Values, exp.Lateral, exp.Unnest, exp.CTE)
     own = set(map(id, view.walk()))
-    items = (item for item in outer.find_all(*kinds) if id(item) not in own)
+    items = (item for item in nodes_of(outer, *kinds) if id(item) not in own)
     return all(item.alias_or_name != view.alias for item in items)
 
 
@@ -171,7 +171,7 @@ def _merge(view: exp.Subquery, outer: exp.Select, namer: Namer) -> None:
     name_projections(outer)
     for column in outer.find_all(exp.Column):
         qualify(column)
-    own_columns = [column for column in inner.find_all(exp.Column) if _is_of(column, inner)]
+    own_columns = [column for column in nodes_of(inner, exp.Column) if _is_of(column, inner)]
     aliases = _renamed(inner, namer)
     for column in own_columns:
         if column.table in aliases:

@@ -105,7 +105,7 @@ def _over_views(
     bound: BoundQuery, catalog: Catalog, grouped: bool, stale: frozenset[str]
 ) -> Rewritten:
     selects = selects_of(bound.ast)
-    ctes = {cte.alias for cte in bound.ast.find_all(exp.CTE)}
+    ctes = {cte.alias for cte in nodes_of(bound.ast, exp.CTE)}
     namer = Namer(bound.ast)
     answers: dict[int, Answer] = {}
     found: list[ViewUse] = []

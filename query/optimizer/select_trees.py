@@ -10,12 +10,13 @@ from sqlglot import exp
 from hornbeam_server.query.binding.binder import output_name
 from hornbeam_server.query.binding.blocks import split
 from hornbeam_server.query.dialect.grammar import identifier
+from hornbeam_server.schema.trees import nodes_of
 
 
 def selects_of(tree: exp.Expr) -> dict[int, exp.Select]:
     """Block number → its SELECT."""
     found = {}
-    for table in tree.find_all(exp.Table):
+    for table in nodes_of(tree, exp.Table):
         source = table.meta.get("source")
         if source is not None:
             select = table.find_ancestor(exp.Select)
@@ -35,7 +36,7 @@ def free_names(select: exp.Select) -> set[str] | None:
     listed = {id(node) for star in stars for node in _column_names(star)}
     return {
         column.table or column.name
-        for column in select.find_all(exp.Column)
+        for column in nodes_of(select, exp.Column)
         if not column.meta.get("column", (None, ""))[1] or column.meta.get("shadowed")
         if id(column) not in listed
     }
@@ -49,7 +50,7 @@ def _column_names(star: exp.Star) -> Iterator[exp.Expr]:
 
 def joins_of(select: exp.Select) -> Iterator[exp.Join]:
     """Yield the joins of a SELECT's own FROM."""
-    return (join for join in select.find_all(exp.Join) if join.parent_select is select)
+    return (join for join in nodes_of(select, exp.Join) if join.parent_select is select)
 
 
 def flatten(select: exp.Select) -> tuple[list[exp.Expr], list[exp.Expr]]:
@@ -125,7 +126,7 @@ class Namer:
     """Generates aliases for views that differ from every name in the statement."""
 
     def __init__(self, tree: exp.Expr) -> None:
-        self.taken = {node.name for node in tree.find_all(exp.Identifier)}
+        self.taken = {node.name for node in nodes_of(tree, exp.Identifier)}
 
     def alias(self, view: str) -> str:
         """A new alias for `view`."""

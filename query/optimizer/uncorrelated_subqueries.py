@@ -20,6 +20,7 @@ from hornbeam_server.query.binding.blocks import joinable
 from hornbeam_server.query.optimizer.implied_filters import BlockPlaces, conjuncts
 from hornbeam_server.query.parsing.placeholders import Parameter
 from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.trees import nodes_of
 from hornbeam_server.schema.types import ColumnType
 
 LIFTED = "lifted"
@@ -109,7 +110,7 @@ def independent(subquery: exp.Subquery) -> bool:
         own.add(table.meta["source"][0])
     return all(
         column.meta.get("alias") or column.meta.get("column", (None,))[0] in own
-        for column in subquery.find_all(exp.Column)
+        for column in nodes_of(subquery, exp.Column)
         if not isinstance(column.this, exp.Star)
     )
 

@@ -10,6 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.query.dialect.functions import is_aggregate, returns_rows
 from hornbeam_server.schema.errors import SqlError, Unsupported
+from hornbeam_server.schema.trees import nodes_of
 
 LOCKING = "locking"
 """The key in a tree's `meta` that says that the statement had such a clause."""
@@ -21,7 +22,7 @@ def without_locking(tree: exp.Expr, tokens: Sequence[Token]) -> Sequence[Token]:
     SqlError."""
     if not any(token.token_type is TokenType.FOR for token in tokens):
         return tokens
-    locked = [node for node in tree.find_all(exp.Query) if node.args.get("locks")]
+    locked = [node for node in nodes_of(tree, exp.Query) if node.args.get("locks")]
     for node in locked:
         _check(node, tree)
         node.set("locks", None)

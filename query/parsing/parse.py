@@ -73,7 +73,7 @@ from hornbeam_server.query.parsing.system_calls import (
 from hornbeam_server.query.parsing.ties import replace_ties
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, Unsupported
 from hornbeam_server.schema.sqltext import CODE_POINTS
-from hornbeam_server.schema.trees import supersede, unlink, unlink_gone
+from hornbeam_server.schema.trees import nodes_of, supersede, unlink, unlink_gone
 
 DIALECT = grammar.NAME
 MAX_SQL_CHARACTERS = 1_000_000
@@ -474,7 +474,7 @@ def _with_queries(
 
 def _compare_values(tree: exp.Expr) -> None:
     """Replace comparisons of rows by comparisons of their values."""
-    comparisons: list[exp.Expr] = list(tree.find_all(*_OF_ROWS))
+    comparisons: list[exp.Expr] = list(nodes_of(tree, *_OF_ROWS))
     for node in comparisons:
         if not isinstance(node.parent, exp.Update | exp.OnConflict):  # an assignment
             found = _taken_apart(node)

@@ -24,7 +24,7 @@ from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import DATABASE, PUBLIC
 from hornbeam_server.schema.namespaces import SYSTEM_CATALOG
-from hornbeam_server.schema.trees import supersede
+from hornbeam_server.schema.trees import nodes_of, supersede
 
 MENTIONS = re.compile(
     r"\b(?:pg_|getdatabaseencoding\b|parse_ident\b|reg[a-z]+\b|has_\w+_privilege\b|format_type\b"
@@ -79,7 +79,7 @@ def _filled(template: str, values: Mapping[str, exp.Expr]) -> exp.Expr:
     """The template with the values of its names; its tables have an alias that no other has."""
     tree = expression(template.strip()).copy()
     alias = exp.to_identifier(f"texts {next(_names) % 1_000_000}", quoted=True)
-    columns, tables = [*tree.find_all(exp.Column)], [*tree.find_all(exp.Table)]
+    columns, tables = [*nodes_of(tree, exp.Column)], [*nodes_of(tree, exp.Table)]
     for table in tables:
         table.args["alias"].set("this", alias.copy())
     for column in columns:
@@ -363,8 +363,8 @@ def _spelled(name: exp.Expr) -> exp.Expr:
 def _answer(node: exp.Anonymous, build: _Build) -> exp.Expr:
     """The answer to a call. Parameters that it does not need stay parameters of the statement."""
     answer = build(node.expressions)
-    used = {each.name for each in answer.find_all(exp.Placeholder)}
-    unused = {each.name: each for each in node.find_all(exp.Placeholder) if each.name not in used}
+    used = {each.name for each in nodes_of(answer, exp.Placeholder)}
+    unused = {each.name: each for each in nodes_of(node, exp.Placeholder) if each.name not in used}
     for parameter in unused.values():
         answer = _written("CASE WHEN (a IS NULL) IS NULL THEN NULL ELSE b END", parameter, answer)
     return answer

@@ -29,7 +29,7 @@ from hornbeam_server.schema.namespaces import bare, key_name, parted
 from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.seconds import SECOND_DIGITS
 from hornbeam_server.schema.sequences import default_bounds
-from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.trees import nodes_of, unlink
 from hornbeam_server.schema.types import (
     MOMENTS,
     REAL,
@@ -292,7 +292,7 @@ def _constraint_column_usage(catalog: Catalog) -> Iterator[_Row]:
 def columns_in(sql: str, names: Sequence[str]) -> Sequence[str]:
     """Those of `names`, the columns of a relation, that an expression reads."""
     tree = read_expression(sql)
-    read = (column.this for column in tree.find_all(exp.Column))
+    read = (column.this for column in nodes_of(tree, exp.Column))
     named = {each.name if each.args.get("quoted") else each.name.lower() for each in read}
     unlink(tree)
     return [name for name in names if name in named]
