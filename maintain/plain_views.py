@@ -17,7 +17,7 @@ from hornbeam_server.query.binding.system_tables import system_relations_in
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.model import Column, DeclaredView
-from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.trees import nodes_of, unlink
 from hornbeam_server.schema.views import PlainView
 
 
@@ -30,7 +30,7 @@ def plain_view(declared: DeclaredView, catalog: Catalog, names: Sequence[str] = 
     try:
         if bound.parameter_types:
             raise SqlError("A view has no parameters.", cure="Write the values.")
-        stored = {table.name for table in tree.find_all(exp.Table) if "source" in table.meta}
+        stored = {table.name for table in nodes_of(tree, exp.Table) if "source" in table.meta}
         forget_omitted(tree)
         read = {n: stored_fields(catalog.visible(n)) for n in stored}
         read |= {each.full: stored_fields(each.columns) for each in system_relations_in(tree)}

@@ -30,7 +30,7 @@ from hornbeam_server.query.optimizer.select_trees import Namer, selects_of
 from hornbeam_server.schema.catalog import Catalog, State, WorkloadStatement
 from hornbeam_server.schema.errors import HornbeamError
 from hornbeam_server.schema.model import DeclaredView, Refresh, Schema
-from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.trees import nodes_of, unlink
 from hornbeam_server.schema.views import ImmediateView
 from hornbeam_server.viewselect.aggregate_cost import groups_of
 from hornbeam_server.viewselect.grouping import Grouping, generalised
@@ -361,7 +361,7 @@ def _answers(
 ) -> Iterator[tuple[int, Answer | None, list[str]]]:
     """Yield the blocks `numbers` of a statement, each with its answer over the only immediate view
     of `catalog`, whose SELECT is unlinked, or the reasons why there is none."""
-    ctes = frozenset(cte.alias for cte in statement.bound.ast.find_all(exp.CTE))
+    ctes = frozenset(cte.alias for cte in nodes_of(statement.bound.ast, exp.CTE))
     names = Names(Namer(statement.bound.ast), ctes)
     for number in numbers:
         block = statement.bound.statement.blocks[number]

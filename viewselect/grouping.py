@@ -292,7 +292,7 @@ class _Generalising:
         read = {
             self._canonical(place)
             for node in varying
-            for column in node.find_all(exp.Column)
+            for column in nodes_of(node, exp.Column)
             if (place := self.block.place(column)) is not None
         }
         ranks = dict.fromkeys(read, _CHECKED)

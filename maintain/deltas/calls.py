@@ -20,6 +20,7 @@ from hornbeam_server.query.dialect.macros import macro
 from hornbeam_server.query.dialect.sums import WIDE, is_earlier
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.quotients import QUOTIENT
+from hornbeam_server.schema.trees import nodes_of
 from hornbeam_server.schema.types import ColumnType, Kind
 
 _SUMMABLE = ("HUGEINT", "DECIMAL")
@@ -155,7 +156,7 @@ class Calls:
         calls: list[str] = []
         for name, part in self._written.items():
             call = part.this if isinstance(part, exp.Filter) else part
-            if any(each.name == macro("json") for each in call.find_all(exp.Anonymous)):
+            if any(each.name == macro("json") for each in nodes_of(call, exp.Anonymous)):
                 cure = "Keep an array, and compute JSON from it when you read the view."
                 raise refused("An aggregate of JSON", part, self._sql, cure)
             if self._is_double(inner, call):

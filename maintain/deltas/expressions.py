@@ -18,6 +18,7 @@ from hornbeam_server.query.dialect.functions import function_name, is_aggregate
 from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.query.typing.constants import CONSTANT
 from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.trees import nodes_of
 
 IN_ANY_ORDER = frozenset({"bool_and", "bool_or", "bit_and", "bit_or", "bit_xor", "count"})
 """Aggregates whose result does not depend on the order of rows, and that may have no order."""
@@ -106,7 +107,7 @@ def column(name: str) -> exp.Column:
 
 def names_in(node: exp.Expr) -> frozenset[str]:
     """The columns that a renamed expression reads."""
-    return frozenset(found.name for found in node.find_all(exp.Column))
+    return frozenset(found.name for found in nodes_of(node, exp.Column))
 
 
 def plain(node: exp.Expr) -> str | None:

@@ -16,6 +16,7 @@ from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import DeclaredView, Refresh
+from hornbeam_server.schema.trees import nodes_of
 
 
 def written_out(declared: DeclaredView, views: Sequence[DeclaredView]) -> exp.Expr:
@@ -51,8 +52,8 @@ def named(declared: DeclaredView) -> frozenset[str]:
 
 def _named(tree: exp.Expr) -> dict[str, exp.Expr]:
     """The tables that FROM names, without WITH queries."""
-    defined = {cte.alias for cte in tree.find_all(exp.CTE)}
-    tables = {table.name: table for table in tree.find_all(exp.Table)}
+    defined = {cte.alias for cte in nodes_of(tree, exp.CTE)}
+    tables = {table.name: table for table in nodes_of(tree, exp.Table)}
     return {name: table for name, table in tables.items() if name not in defined}
 
 

@@ -67,6 +67,7 @@ from hornbeam_server.query.dialect.sums import KIND, SUMMED, WIDE
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import Column, DeclaredView, KeyPart, Refresh
+from hornbeam_server.schema.trees import nodes_of
 from hornbeam_server.schema.types import UNORDERED, ColumnType, Kind
 from hornbeam_server.schema.views import DeferredView, PartialAggregate, StateLayout
 from hornbeam_server.storage.snapshot import RowReader
@@ -344,7 +345,7 @@ def _require_visible(bound: BoundQuery, catalog: Catalog) -> None:
 
 def named_relations(tree: exp.Expr, catalog: Catalog) -> tuple[str, ...]:
     """The relations that a bound SELECT reads, in order. Raises Unsupported for a view."""
-    names = [table.name for table in tree.find_all(exp.Table) if "source" in table.meta]
+    names = [table.name for table in nodes_of(tree, exp.Table) if "source" in table.meta]
     views = [name for name in names if name not in catalog.schema]
     if views:
         raise Unsupported(f"{views[0]} is no relation.", cure="Name the relations it is made of.")

@@ -101,6 +101,7 @@ from hornbeam_server.query.dialect.functions import is_aggregate
 from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.trees import nodes_of
 from hornbeam_server.schema.types import REAL, Kind
 
 _VALUES = (exp.Binary, exp.Paren, exp.Between)
@@ -120,7 +121,7 @@ class Translator:
         self._used = used_columns(tree)
         self.averaged: set[int] = set()
         """The numbers of the calls that have delta rules."""
-        self._calls = [each for each in tree.find_all(exp.Func) if is_aggregate(each)]
+        self._calls = [each for each in nodes_of(tree, exp.Func) if is_aggregate(each)]
         for number, call in enumerate(self._calls):
             call.meta[NUMBER] = number
 

@@ -14,6 +14,7 @@ from hornbeam_server.maintain.deltas.relations import describe
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.trees import nodes_of
 from hornbeam_server.schema.types import Kind
 
 FIRST = "?first"
@@ -23,7 +24,7 @@ no SQL name has this spelling."""
 
 def windows_in(values: Iterable[exp.Expr]) -> dict[str, exp.Window]:
     """The windows in renamed expressions, by their text."""
-    return {text(found): found for value in values for found in value.find_all(exp.Window)}
+    return {text(found): found for value in values for found in nodes_of(value, exp.Window)}
 
 
 def common_partition(windows: Iterable[exp.Window], sql: str) -> list[exp.Expr]:

@@ -20,6 +20,7 @@ from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.ddl.statement import Statement
 from hornbeam_server.schema.drafts import Name, RelationDraft
 from hornbeam_server.schema.model import Default, DefaultKind
+from hornbeam_server.schema.trees import nodes_of
 
 _WITHOUT_EFFECT = (
     exp.BinaryColumnConstraint,
@@ -256,7 +257,7 @@ def _make_create_readable(statement: Statement, tree: exp.Create, drafts: Drafts
             note_of_beginnings(statement.place(statement.start).line, drafts)
         return
     properties = tree.args.get("properties")
-    if properties is not None and not list(properties.find_all(exp.TemporaryProperty)):
+    if properties is not None and not list(nodes_of(properties, exp.TemporaryProperty)):
         tree.set("properties", None)
     if isinstance(tree.this, exp.Schema):
         table = statement.table(tree.this.this)

@@ -17,7 +17,7 @@ from hornbeam_server.query.binding.numbers_below import takes_numbers
 from hornbeam_server.query.parsing.sequence_calls import calls_in
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import Column, Relation
-from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.trees import nodes_of, unlink
 from hornbeam_server.schema.types import ColumnType, Kind
 from hornbeam_server.txlayer.statements.write_queries import put_before
 
@@ -103,7 +103,7 @@ def _blocks(node: exp.Expr) -> list[exp.Select]:
 
 
 def _is_named(tree: exp.Expr, cte: exp.Expr) -> bool:
-    return any(table.name == cte.alias for table in tree.find_all(exp.Table) if not table.db)
+    return any(table.name == cte.alias for table in nodes_of(tree, exp.Table) if not table.db)
 
 
 def relation_of(name: str, columns: Sequence[OutputColumn]) -> Relation:

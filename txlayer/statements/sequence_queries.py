@@ -30,7 +30,7 @@ from hornbeam_server.query.parsing.sequence_calls import (
 from hornbeam_server.query.typing.constants import named_type
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Unsupported
-from hornbeam_server.schema.trees import unlink, written
+from hornbeam_server.schema.trees import nodes_of, unlink, written
 from hornbeam_server.schema.types import ColumnType
 from hornbeam_server.txlayer.statements.sequence_outputs import Output, Outputs
 from hornbeam_server.txlayer.statements.sequence_values import SequenceValue
@@ -157,7 +157,7 @@ def _require_unordered(query: exp.Select, taken: Set[str]) -> None:
         for key in clause.expressions:
             part = key.this if isinstance(key, exp.Ordered) else key
             number = isinstance(part, exp.Literal) and part.is_int
-            columns = [each for each in part.find_all(exp.Column) if "alias" in each.meta]
+            columns = [each for each in nodes_of(part, exp.Column) if "alias" in each.meta]
             if (number and part.name in taken) or any(each.name in taken for each in columns):
                 raise Unsupported(
                     f"{written(key, NAME)} takes numbers, and cannot be an order or a group.",

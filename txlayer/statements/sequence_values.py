@@ -15,6 +15,7 @@ from sqlglot import exp
 from hornbeam_server.query.parsing.placeholders import parameter_key
 from hornbeam_server.query.parsing.sequence_calls import SequenceCall
 from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.trees import nodes_of
 from hornbeam_server.schema.types import Row
 from hornbeam_server.txlayer.statements.requests import Parameters
 from hornbeam_server.txlayer.statements.write_expressions import (
@@ -60,7 +61,7 @@ def condition_of(root: exp.Expr, parameter: str) -> exp.Expr | None:
     always does. `root` is the parent of the expression."""
     places = [
         tuple(_conditions(node, root))
-        for node in root.find_all(exp.Placeholder)
+        for node in nodes_of(root, exp.Placeholder)
         if parameter_key(node) == parameter
     ]
     if not all(places):

@@ -28,7 +28,7 @@ from hornbeam_server.schema.assignment import assign
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError, TypeMismatch, Unsupported
 from hornbeam_server.schema.model import Column
-from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.trees import nodes_of, unlink
 from hornbeam_server.schema.types import REAL, ColumnType, Kind, Value
 from hornbeam_server.txlayer.statements.conflict_targets import target_of
 from hornbeam_server.txlayer.statements.identity_assignments import (
@@ -193,7 +193,7 @@ class _Compiler:
             lambda node: read_call(node, catalog),
             from_=bool(sources),
         )
-        placeholders = bound.ast.find_all(exp.Placeholder)
+        placeholders = nodes_of(bound.ast, exp.Placeholder)
         self.mentions = Counter(node.meta["parameter"].name for node in placeholders)
         self.assigned: dict[int | str, Column] = {}
         """The columns that take the parameters with no other use."""

@@ -15,6 +15,7 @@ from hornbeam_server.query.typing.value_types import Untyped, value_type
 from hornbeam_server.schema.errors import UnknownName
 from hornbeam_server.schema.model import Column, Relation
 from hornbeam_server.schema.named_columns import unknown_column
+from hornbeam_server.schema.trees import nodes_of
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 from hornbeam_server.txlayer.statements.requests import Parameters
 
@@ -79,7 +80,7 @@ class ByValues:
     def __init__(self, node: exp.Expr, scope: RowScope | ConstantScope) -> None:
         self._node = node
         self._scope = scope
-        keys = dict.fromkeys(map(parameter_key, node.find_all(exp.Placeholder)))
+        keys = dict.fromkeys(map(parameter_key, nodes_of(node, exp.Placeholder)))
         self._untyped = [key for key in keys if scope.parameter_type(key) is None]
         self.untyped = tuple(key for key in self._untyped if not str(key).startswith(LIFTED))
         """The parameters whose types are those of their values."""

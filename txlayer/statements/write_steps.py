@@ -25,7 +25,7 @@ from hornbeam_server.query.parsing.sequence_calls import refuse_calls
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError, Unsupported
 from hornbeam_server.schema.model import Column, Relation
-from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.trees import nodes_of, unlink
 from hornbeam_server.schema.types import ColumnType
 from hornbeam_server.txlayer.statements.numbered_blocks import (
     NUMBER,
@@ -60,7 +60,7 @@ def has_blocks(tree: exp.Expr) -> bool:
     source = tree.args.get("expression")
     if isinstance(tree, exp.Insert) and isinstance(source, exp.Select) and uses_numbers(source):
         return True
-    return any(takes_numbers(each) for each in tree.find_all(exp.Select) if each is not source)
+    return any(takes_numbers(each) for each in nodes_of(tree, exp.Select) if each is not source)
 
 
 def compile_steps(

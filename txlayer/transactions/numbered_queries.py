@@ -25,7 +25,7 @@ from hornbeam_server.query.parsing.sequence_calls import (
 )
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError
-from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.trees import nodes_of, unlink
 from hornbeam_server.schema.turns import made
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.snapshot import RowReader
@@ -144,7 +144,7 @@ def numbered_query(
     SqlError and its subclasses."""
     tree = without_outer_lists(parse(sql, sequences=True))
     _put_values(tree, catalog, numbers)
-    wanted = len(set(map(parameter_key, tree.find_all(exp.Placeholder))))
+    wanted = len(set(map(parameter_key, nodes_of(tree, exp.Placeholder))))
     planner = Blocks(sql, catalog, prepare, [])
     tree = with_inner_distinct(tree)
     replace_blocks(tree, planner.step)

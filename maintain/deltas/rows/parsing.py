@@ -11,7 +11,7 @@ from sqlglot.errors import SqlglotError
 from hornbeam_server.maintain.deltas.algebra import Map
 from hornbeam_server.query.dialect.duckdb_sql import cast_literal
 from hornbeam_server.query.dialect.grammar import NAME, read_expression
-from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.trees import nodes_of, unlink
 
 MAX_NODES = 5_000
 """Maximum nodes of an expression after projections are put into one another."""
@@ -95,7 +95,7 @@ def _over(tree: exp.Expr, columns: Trees) -> exp.Expr:
     def replaced(node: exp.Expr) -> exp.Expr:
         return _enclosed(columns[node.name]) if isinstance(node, exp.Column) else node
 
-    sizes = (sum(1 for _ in columns[found.name].walk()) for found in tree.find_all(exp.Column))
+    sizes = (sum(1 for _ in columns[found.name].walk()) for found in nodes_of(tree, exp.Column))
     if sum(sizes) > MAX_NODES:
         raise NotCompiledError(tree.sql(NAME))
     return tree.transform(replaced)
