@@ -42,6 +42,7 @@ from hornbeam_server.query.dialect.settings import show_as_query
 from hornbeam_server.query.dialect.text_arrays import texts_of
 from hornbeam_server.query.parsing.clauses import check_clauses
 from hornbeam_server.query.parsing.filtered import guard_divisions
+from hornbeam_server.query.parsing.first_words import check_first_word, not_a_statement
 from hornbeam_server.query.parsing.frames import read_distances
 from hornbeam_server.query.parsing.locking import without_locking
 from hornbeam_server.query.parsing.nesting import (
@@ -90,10 +91,6 @@ STATEMENTS = (
     exp.Merge,
     exp.TruncateTable,
 )
-_FIRST_WORDS = frozenset(
-    {"select", "with", "from", "values", "table", "("}
-    | {"insert", "update", "delete", "merge", "truncate"}
-)
 _OUTSIDE = re.compile(
     r"(read|sniff|write|from_substrait|get_substrait|http|query|pragma|duckdb|copy|load|shell"
     r"|sqlite|postgres|mysql|iceberg|delta|parquet|arrow|json_execute)_.*"
@@ -136,7 +133,7 @@ def parse(sql: str, *, sequences: bool = False) -> exp.Expr:
     sql = show_as_query(sql)
     tokens, tree = read_statement(sql)
     if not isinstance(tree, STATEMENTS):
-        raise _not_a_statement(type(tree).__name__.upper())
+        raise not_a_statement(type(tree).__name__.upper())
     try:
         nodes = _work_up(tree, tokens, sql)
         if not sequences:
@@ -199,7 +196,7 @@ def read_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
         tokens = with_known_forms(_with_insert(tokens))
         tokens, searches = without_clauses(tokens, sql)
         refuse_forms(tokens)
-        _check_first_word(tokens)
+        check_first_word(tokens, sql)
         check_nesting(tokens)
         tokens, overriding = _without_overriding(_without_default_values(list(tokens)))
         numbered = list(_number_parameters(tokens))
@@ -362,45 +359,6 @@ def _check_length(tokens: Sequence[Token]) -> None:
             f"The statement has more than {MAX_TOKENS} words, values and signs.",
             cure="Send less at a time, or values as parameters.",
         )
-
-
-def _check_first_word(tokens: Sequence[Token]) -> None:
-    """Refuse, by the first word, statements that are neither queries nor writes, before the
-    library's parser guesses at them."""
-    words = [token.text for token in tokens if token.token_type is not TokenType.SEMICOLON]
-    if not words:
-        raise SqlError("There is no statement in the text.", cure="Send one statement.")
-    if words[0].lower() not in _FIRST_WORDS:
-        raise _not_a_statement(words[0].upper())
-
-
-def _not_a_statement(what: str) -> Unsupported:
-    return Unsupported(
-        f"{what} does not begin a query, INSERT, UPDATE, DELETE, MERGE or TRUNCATE.",
-        cure=_CURES.get(what, _CURE),
-    )
-
-
-_CURE = "Change the schema with the schema commands; settings are not SQL here."
-_IN_CLIENT = "The Python client and hornbeam sql take it; over REST send the statement itself."
-_NOTHING = "Leave it out: there is nothing to do."
-_CURES = {
-    "COPY": "Load files by hornbeam load, and dumps by hornbeam import; write files by hornbeam sql"
-    " --csv.",
-    **dict.fromkeys(("PREPARE", "EXECUTE", "DEALLOCATE", "DISCARD", "EXPLAIN"), _IN_CLIENT),
-    **dict.fromkeys(("VACUUM", "ANALYZE", "CHECKPOINT", "FLUSH", "REINDEX", "CLUSTER"), _NOTHING),
-    **dict.fromkeys(("ATTACH", "DETACH", "USE"), "Connect to the other database."),
-    **dict.fromkeys(("DESCRIBE", "SUMMARIZE"), "Ask information_schema, or \\d in the prompt."),
-    "COMMENT": "Leave it out: relations and columns have no comments.",
-    "LOCK": "Write SELECT … FOR UPDATE.",
-    **dict.fromkeys(
-        ("DECLARE", "FETCH", "MOVE", "CLOSE"), "Read the rows of a query as they come."
-    ),
-    **dict.fromkeys(("LISTEN", "NOTIFY", "UNLISTEN"), "Read the feed of changes."),
-    **dict.fromkeys(("DO", "CALL"), "Write the procedure in the application."),
-    **dict.fromkeys(("GRANT", "REVOKE"), "Give roles to API keys: hornbeam keys."),
-}
-"""What to do instead of a statement, by its first word."""
 
 
 def _prepare(node: exp.Expr, sql: str) -> None:
