@@ -70,6 +70,11 @@ class HornbeamError(Exception):
     def __str__(self) -> str:
         return f"{self.message}\n  {self.cure}" if self.cure else self.message
 
+    def of_row(self, number: int) -> None:
+        """Note that the error is about the row, or the set of parameters, with this number. A
+        number that is noted counts from there."""
+        self.details["row"] = number - 1 + (self.details.get("row") or 1)
+
 
 class SchemaError(HornbeamError):
     """An invalid schema, with the place: `file`, and `line` and `column`, which count from 1."""

@@ -245,5 +245,6 @@ def name_orphan(
     for number, row in enumerate(rows, start=1):
         values = (assign_of_file(type_, row[i]) for type_, i in zip(types, places, strict=True))
         if [literal_sql(value) for value in values] == wanted:
-            return type(error)(error.message, cure=error.cure, **error.details, row=number)
+            details = {**error.details, "row": number}
+            return type(error)(error.message, cure=error.cure, **details)
     return error

@@ -11,6 +11,7 @@ from hornbeam_server.schema.errors import (
     LimitExceeded,
     NotNullViolation,
     SqlError,
+    TypeMismatch,
     UniqueViolation,
 )
 from hornbeam_server.txlayer.statements.requests import (
@@ -122,3 +123,31 @@ async def test_the_number_of_sets_is_limited(tmp_path):
         work = RepeatedStatement("DELETE FROM log", [()] * 100_001)
         with pytest.raises(LimitExceeded, match="200002 sets of parameters"):
             await database.transact(TransactionRequest((work, work)))
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("wrong", [2, 700])
+async def test_an_error_names_the_set_that_it_is_about(tmp_path, alone, wrong):
+    cases = [
+        ("INSERT INTO item (i_id, i_price) VALUES (?, ?)", (None, 1), NotNullViolation),
+        ("INSERT INTO item (i_id, i_price) VALUES (?, ?)", (5000, "x"), TypeMismatch),
+    ]
+    if alone:  # constraints between rows are checked for all statements together
+        cases += [
+            ("INSERT INTO item (i_id, i_price) VALUES (?, ?)", (901, 1), UniqueViolation),
+            ("INSERT INTO item (i_id, i_name) VALUES (?, ?)", (5000, "nine"), UniqueViolation),
+            ("INSERT INTO item (i_id, i_name) VALUES (?, ?)", (5000, "1"), UniqueViolation),
+            ("INSERT INTO item (i_id, i_owner) VALUES (?, ?)", (5000, 7), ForeignKeyViolation),
+        ]
+    async with opened(tmp_path, catalog_of(load_ddl(DDL))) as database:
+        for sql in FILL:
+            await database.execute(sql)
+        for sql, given, error in cases:
+            sets = [(n, str(n) if "i_name" in sql else None) for n in range(1, 800)]
+            sets[wrong - 1] = given
+            work = (RepeatedStatement(sql, sets),)
+            if not alone:
+                work = (Statement("INSERT INTO owner VALUES (3)"), *work)
+            with pytest.raises(error) as caught:
+                await database.transact(TransactionRequest(work))
+            assert (sql, given, caught.value.details["row"]) == (sql, given, wrong)

@@ -105,6 +105,7 @@ def row_after(assignments: Assignments, old: Row, seen: Row, parameters: Paramet
 def named(error: TypeMismatch, column: Column) -> TypeMismatch:
     """The error, with the name of the column that does not take a value."""
     error.message = f"Column {column.name}: {error.message}"
+    error.details["column"] = column.name
     return error
 
 

@@ -76,6 +76,7 @@ from hornbeam_server.txlayer.transactions.batches import (
     RUNS_A_TURN,
     batch_positions,
     inserts_at_once,
+    numbered,
     sum_of,
     together,
 )
@@ -264,7 +265,7 @@ class Transaction:
         if rows is None:
             budget = self._values_budget
             rows = self._given[id(bound.statement)] = await self._all_computed(
-                bound, budget, lambda: budget.taking(plan.given(parameters), _values_of)
+                bound, budget, lambda: budget.taking(plan.given(parameters), dict.values)
             )
         return rows
 
@@ -280,19 +281,22 @@ class Transaction:
         self._identity.in_session(work.session)
         results: list[StatementResult] = []
         at_once = isinstance(plan, InsertPlan) and inserts_at_once(plan)
+        done, whole = 0, len(work.parameter_sets)
         for some in chunks(work.parameter_sets, ROWS_A_TURN if at_once else RUNS_A_TURN):
-            given = together(plan, some, self._now) if at_once else None
-            if given is not None:
-                by_duckdb = any(needs_duckdb(plan, each) for each in given)
-                bound = Bound(Statement(work.sql, some[0]), given[0], by_duckdb)
-                results.append(await self._run(plan, bound, self._returned_budget, given[1:]))
-            else:
-                for parameters in some:
-                    statement = Statement(work.sql, parameters)
-                    typed = self.state.typed(work.sql, plan, parameters)
-                    results.append(await self.run(typed, statement))
-                    del self._bound[id(statement)]  # the next statement may have this id
-                    self._given.pop(id(statement), None)
+            with numbered(done, len(some), whole):
+                given = together(plan, some, self._now) if at_once else None
+                if given is not None:
+                    by_duckdb = any(needs_duckdb(plan, each) for each in given)
+                    bound = Bound(Statement(work.sql, some[0]), given[0], by_duckdb)
+                    results.append(await self._run(plan, bound, self._returned_budget, given[1:]))
+                else:
+                    for parameters in some:
+                        statement = Statement(work.sql, parameters)
+                        typed = self.state.typed(work.sql, plan, parameters)
+                        results.append(await self.run(typed, statement))
+                        del self._bound[id(statement)]  # the next statement may have this id
+                        self._given.pop(id(statement), None)
+            done += len(some)
             await turn(some, RUNS_A_TURN)
         return sum_of(results)
 
@@ -364,7 +368,7 @@ class Transaction:
             runs, budget = (bound.parameters, *others), self._values_budget
 
             def rows_given() -> Iterator[dict[int, Value]]:
-                return budget.taking(chain.from_iterable(map(plan.given, runs)), _values_of)
+                return budget.taking(chain.from_iterable(map(plan.given, runs)), dict.values)
 
             given = await self._all_computed(bound, budget, rows_given)
         else:
@@ -635,7 +639,7 @@ class Transaction:
         given = await values.add_all(action.queries, nothing, pairs.parameters)
         budget = budget_of_writes()
         computed = await self._all_computed(
-            bound, budget, lambda: budget.taking(map(action.given, given), _values_of)
+            bound, budget, lambda: budget.taking(map(action.given, given), dict.values)
         )
         return await self._new_rows.complete_each(relation, computed)
 
@@ -693,7 +697,3 @@ class Transaction:
                 given += [{**named, **dict(zip(find.names, v, strict=True))} for v in present]
                 await turn(some)
         return [row for row in rows if row is not None], given
-
-
-def _values_of(row: Mapping[int, Value]) -> Iterable[Value]:
-    return row.values()

@@ -10,12 +10,13 @@ locks, and raises the same errors (tests/txlayer/test_short_inserts.py).
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
-from itertools import chain
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, islice
+from typing import Any, NamedTuple, TypeVar
 
 from hornbeam_server.maintain.inserts import Found, Target
 from hornbeam_server.schema.counters import Counter
+from hornbeam_server.schema.errors import ConstraintViolation
 from hornbeam_server.schema.turns import chunks, made, turn
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.batches import bytes_of_values
@@ -29,7 +30,7 @@ from hornbeam_server.txlayer.statements.requests import (
     Work,
 )
 from hornbeam_server.txlayer.statements.write_plans import InsertPlan
-from hornbeam_server.txlayer.transactions.batches import batch_positions, together
+from hornbeam_server.txlayer.transactions.batches import batch_positions, numbered, together
 from hornbeam_server.txlayer.transactions.byte_limits import (
     budget_of_reads,
     budget_of_stored,
@@ -43,6 +44,8 @@ from hornbeam_server.txlayer.transactions.constraint_errors import (
 from hornbeam_server.txlayer.transactions.new_rows import NewRows
 from hornbeam_server.txlayer.transactions.short_inserts import Held, ShortInsert
 from hornbeam_server.txlayer.transactions.workspace import require_few
+
+Violation = TypeVar("Violation", bound=ConstraintViolation)
 
 
 class Loaded(NamedTuple):
@@ -105,13 +108,14 @@ async def insert_sets(
     `Transaction.run_repeated`."""
     run, budget, count = BatchInsert(insert, held), budget_of_writes(), 0
     for some in chunks(sets):
-        bound = together(plan, some, now)
-        if bound is None:
-            return None
-        runs = chain.from_iterable(map(plan.given, bound))
-        given = await made(budget.taking(runs, dict.values))
-        rows = await new_rows.complete_each(insert.relation, given)
-        await run.add(rows)
+        with numbered(count, len(some), len(sets)):
+            bound = together(plan, some, now)
+            if bound is None:
+                return None
+            runs = chain.from_iterable(map(plan.given, bound))
+            given = await made(budget.taking(runs, dict.values))
+            rows = await new_rows.complete_each(insert.relation, given)
+            await run.add(rows)
         count += len(rows)
         await turn(some)
     return Loaded(count, await run.stored(), [])
@@ -145,12 +149,14 @@ class BatchInsert:
         await self._lock_roots(rows, keys)
         await self._lock([("row", name, key) for key in keys], Mode.EXCLUSIVE)
         cells = await self._cells(codec.layout.table, keys)
-        for row, key, cell in zip(rows, keys, cells, strict=True):
+        for number, (row, key, cell) in enumerate(zip(rows, keys, cells, strict=True), 1):
             if cell is not None or key in self._keys:
                 values = codec.key_values(row)
-                raise key_taken(
-                    self._insert.catalog, self._held.numbers, self._insert.relation, values
-                )
+                insert = self._insert
+                error = key_taken(insert.catalog, self._held.numbers, insert.relation, values)
+                if len(rows) > 1:
+                    error.of_row(number)
+                raise error
             self._keys[key] = None
         self._writes.take(codec.long_bytes_of(rows))
         self._rows += rows
@@ -211,7 +217,8 @@ class BatchInsert:
                     await self._lock([("row", name, key) for key in keys], Mode.SHARED)
                 for row, found in zip(some, await self._found(some, (place,)), strict=True):
                     if found[place] is None and None not in (key := check.values(row)):
-                        raise parent_missing(insert.relation.name, check.foreign_key, key)
+                        error = parent_missing(insert.relation.name, check.foreign_key, key)
+                        raise self._located(error, check.values, key)
                 await turn(some)
 
     async def _require_unique(self) -> None:
@@ -226,7 +233,10 @@ class BatchInsert:
                 )
                 for values in given:
                     if values in taken:
-                        raise values_taken(insert.catalog, self._held.numbers, name, check, values)
+                        error = values_taken(
+                            insert.catalog, self._held.numbers, name, check, values
+                        )
+                        raise self._located(error, check.values, values, nth=1)
                     taken[values] = codec.prefix(values)
                 await turn(some)
             for some_values in chunks(list(taken)):
@@ -237,8 +247,21 @@ class BatchInsert:
                     self._reads.take(bytes_of_values(cells))
                     holders = (check.holder_key(codec.decode(cell.value)) for cell in cells)
                     if any(insert.codec.key_of(holder) not in self._keys for holder in holders):
-                        raise values_taken(insert.catalog, self._held.numbers, name, check, values)
+                        error = values_taken(
+                            insert.catalog, self._held.numbers, name, check, values
+                        )
+                        raise self._located(error, check.values, values)
                 await turn(some_values)
+
+    def _located(
+        self, error: Violation, of: Callable[[Row], object], wanted: object, nth: int = 0
+    ) -> Violation:
+        """`error` with the number of its row: the first, or with `nth` a later one, of those whose
+        values are the wanted ones."""
+        if len(self._rows) > 1:
+            numbers = (number for number, row in enumerate(self._rows, 1) if of(row) == wanted)
+            error.of_row(next(islice(numbers, nth, None)))
+        return error
 
     async def _found(self, rows: Sequence[Row], places: Sequence[int]) -> list[Found]:
         """For each row the rows at `places`, which are in the order of their levels. A row that is

@@ -4,10 +4,17 @@ with several sets of parameters."""
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from hornbeam_server.query.binding.parameters import Misfit
-from hornbeam_server.schema.errors import InvalidRequest, LimitExceeded, NotFound
+from hornbeam_server.schema.errors import (
+    ConstraintViolation,
+    InvalidRequest,
+    LimitExceeded,
+    NotFound,
+    TypeMismatch,
+)
 from hornbeam_server.schema.model import Relation, Schema
 from hornbeam_server.schema.named_columns import require_no_generated, unknown_column
 from hornbeam_server.txlayer.statements.requests import InsertRows, Parameters, StatementResult
@@ -59,11 +66,30 @@ def together(
     plan: WritePlan, sets: Sequence[Parameters], now: dt.datetime
 ) -> list[Parameters] | None:
     """The values of many sets of parameters; None if one of them needs another plan. Raises the
-    errors of `bind_parameters`."""
+    errors of `bind_parameters`; a TypeMismatch names the set by its number (`row`)."""
+    found: list[Parameters] = []
     try:
-        return [bind_parameters(each, plan, now) for each in sets]
+        for each in sets:
+            found.append(bind_parameters(each, plan, now))  # noqa: PERF401  # its length is used
     except Misfit:
         return None
+    except TypeMismatch as error:
+        if len(sets) > 1:
+            error.of_row(len(found) + 1)
+        raise
+    return found
+
+
+@contextmanager
+def numbered(before: int, part: int, whole: int) -> Iterator[None]:
+    """Run a part of a statement that has `whole` sets of parameters: `part` of them, behind
+    `before` others. An error that is about one of several sets gets its number (`row`)."""
+    try:
+        yield
+    except (TypeMismatch, ConstraintViolation) as error:
+        if whole > 1 and (part == 1 or error.details.get("row")):
+            error.of_row(before + 1)
+        raise
 
 
 def sum_of(results: Sequence[StatementResult]) -> StatementResult:

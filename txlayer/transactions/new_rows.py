@@ -8,7 +8,7 @@ from typing import Any
 
 from hornbeam_server.schema.assignment import assign, assign_all_of_file
 from hornbeam_server.schema.copies import Copy
-from hornbeam_server.schema.errors import SqlError
+from hornbeam_server.schema.errors import ConstraintViolation, SqlError
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Relation
 from hornbeam_server.schema.row_identity import is_row_identity, spread
 from hornbeam_server.schema.rows import has_null
@@ -49,11 +49,17 @@ class NewRows:
     async def complete_each(
         self, relation: Relation, given: Sequence[Mapping[int, Value]]
     ) -> list[Row]:
-        """`complete` for many rows."""
+        """`complete` for many rows. An error has the number of its row among several."""
         rows: list[Row] = []
-        for some in chunks(given):
-            rows += [await self.complete(relation, values) for values in some]
-            await turn(some)
+        try:
+            for some in chunks(given):
+                for values in some:
+                    rows.append(await self.complete(relation, values))  # noqa: PERF401
+                await turn(some)
+        except ConstraintViolation as error:
+            if len(given) > 1:
+                error.of_row(len(rows) + 1)
+            raise
         return rows
 
     async def complete_all(
