@@ -174,7 +174,7 @@ class Results:
             case Kind.UPKEEP:
                 document = await self.session.schema_document()
                 self.notice = notice_of(operation, document, self.session.search_path)
-            case Kind.READ:
+            case Kind.READ | Kind.COPY | Kind.CURSOR:  # the server says what to do instead
                 await self._read(operation, parameters)
 
     async def _change(self, sql: str, parameters: Parameters) -> None:

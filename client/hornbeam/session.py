@@ -33,6 +33,7 @@ from hornbeam.options import Options
 from hornbeam.prepared import Prepared, deallocated, discarded, prepared_of
 from hornbeam.settings import (
     TENTATIVE,
+    VIEW_WAIT_MS,
     Settings,
     asks_for_settings,
     name_shown,
@@ -47,13 +48,10 @@ from hornbeam.statements import (
     kind,
     may_show,
 )
-from hornbeam.transaction import Transaction
+from hornbeam.transaction import Transaction, refused_write
 from hornbeam.transport import NONE, Requests, encode, encode_text, repeated, utf8
 from hornbeam.types import Parameters, wire_parameters
 from hornbeam.writes import Write, give_results
-
-VIEW_WAIT_MS = 5_000
-"""A node waits so long for a batch of the views that a query names; then the client asks again."""
 
 
 class Session:
@@ -190,6 +188,11 @@ class Session:
         """Has a failed statement aborted the open transaction?"""
         return bool(self._open.failure)
 
+    @property
+    def savepoints(self) -> int:
+        """Number of savepoints of the open transaction."""
+        return len(self._open.savepoints)
+
     def abort(self, error: BaseException) -> None:
         """Abort the open transaction, if any, because of an error outside of its statements."""
         if not self._automatic:
@@ -199,6 +202,15 @@ class Session:
     def timeout_s(self) -> float:
         """The time limit of the connection's statements."""
         return self._connection_limit_ms / 1000
+
+    @property
+    def statement_limit_s(self) -> float:
+        """That of statements now: the value of SET statement_timeout, or `timeout_s`."""
+        return self._time_limit_ms / 1000
+
+    @property
+    def _time_limit_ms(self) -> int:
+        return self._settings.time_limit_ms or self._connection_limit_ms
 
     def check_open(self) -> None:
         if self._closed:
@@ -439,7 +451,7 @@ class Session:
         that were read, which `note_answer` takes."""
         self.check_open()
         if self._modes.read_only and draws(sql):
-            raise _read_only("This transaction is READ ONLY, and nextval takes a number.")
+            raise refused_write("This transaction is READ ONLY, and nextval takes a number.")
         await self.settle()
         sql = self._with_settings(sql)
         values = encode_text(wire_parameters(sql, parameters))
@@ -501,7 +513,7 @@ class Session:
                 "  Commit or roll back before writing, or read with execute."
             )
         if self._modes.read_only:
-            raise _read_only("This transaction is READ ONLY.")
+            raise refused_write("This transaction is READ ONLY.")
         for write in writes:
             write.body["sql"] = self._with_settings(write.body["sql"])
         self._open.writes += writes
@@ -537,7 +549,7 @@ class Session:
         Raises ProgrammingError inside a transaction that has written, or is READ ONLY."""
         self.check_open()
         if self._modes.read_only:
-            raise _read_only("This transaction is READ ONLY.")
+            raise refused_write("This transaction is READ ONLY.")
         if self._open.writes:
             raise ProgrammingError(
                 "This transaction has written, and a schema change would not be part of it.\n"
@@ -598,10 +610,6 @@ class Session:
 
     def _forget(self) -> None:
         self._open = Transaction()
-
-    @property
-    def _time_limit_ms(self) -> int:
-        return self._settings.time_limit_ms or self._connection_limit_ms
 
     def _with_settings(self, sql: str) -> str:
         """The statement, with the session's own values of the settings that it asks for."""
@@ -685,11 +693,6 @@ class Session:
         statements = [write.body for write in writes]
         standard = {"bookmark": self.bookmark, "timeout_ms": self._time_limit_ms}
         return {"statements": statements, **standard, **more}
-
-
-def _read_only(message: str) -> ProgrammingError:
-    """The error of a write in a transaction that may only read (SQLSTATE 25006)."""
-    return ProgrammingError(message, {"code": "read-only"})
 
 
 _literal = cached_for_statements(encode_text)

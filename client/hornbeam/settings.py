@@ -24,6 +24,8 @@ OWN_WRITES = "hornbeam.views_show_own_writes"
 CONSISTENCY = "hornbeam.consistency"
 """tentative: live and deferred views are read at the newest snapshot, not as of a batch."""
 SNAPSHOT, TENTATIVE = "snapshot", "tentative"
+VIEW_WAIT_MS = 5_000
+"""A node waits so long for a batch of the views that a query names; then the client asks again."""
 _DEFAULTS = {MAX_STALENESS: "0", OWN_WRITES: "off", CONSISTENCY: SNAPSHOT}
 _TIMES = frozenset({TIME_LIMIT, MAX_STALENESS})
 _FLAGS = {

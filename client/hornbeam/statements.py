@@ -33,6 +33,9 @@ class Kind(enum.Enum):
     DISCARD = "discard"
     UPKEEP = "upkeep"
     """VACUUM, ANALYZE, CHECKPOINT, REINDEX and COMMENT ON (`upkeep`)."""
+    COPY = "copy"
+    CURSOR = "cursor"
+    """DECLARE, FETCH, MOVE and CLOSE. As COPY, they need PostgreSQL's protocol."""
 
 
 class Token(NamedTuple):
@@ -49,6 +52,7 @@ _CACHED_STATEMENTS = 512
 _WRITES = {"insert", "update", "delete", "replace", "truncate", "merge"}
 _DDL = {"create", "drop", "alter", "rename", "refresh"}
 _CONTROL = {"begin", "start", "commit", "rollback", "end", "abort", "savepoint", "release"}
+_CURSOR = {"declare", "fetch", "move", "close"}
 _UPKEEP = {"vacuum", "analyze", "analyse", "checkpoint", "reindex", "comment"}
 _TOKEN = re.compile(
     r"""(?P<skip>\s+|--[^\n]*|/\*)"""
@@ -138,6 +142,8 @@ def kind(sql: str) -> Kind:
         ({"deallocate"}, Kind.DEALLOCATE),
         ({"discard"}, Kind.DISCARD),
         (_UPKEEP, Kind.UPKEEP),
+        ({"copy"}, Kind.COPY),
+        (_CURSOR, Kind.CURSOR),
     ):
         if word in words_:
             return meaning

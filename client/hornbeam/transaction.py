@@ -76,3 +76,8 @@ def _aborted(detail: str, cure: str) -> InternalError:
     return InternalError(
         f"{detail}\n  {cure}", {"code": "failed-transaction", "detail": detail, "cure": cure}
     )
+
+
+def refused_write(message: str) -> ProgrammingError:
+    """The error of a write in a transaction that may only read (SQLSTATE 25006)."""
+    return ProgrammingError(message, {"code": "read-only"})

@@ -106,14 +106,19 @@ def complete(tag: str) -> bytes:
     return message(b"C", text(tag))
 
 
-def copy_out(columns: int) -> bytes:
-    """CopyOutResponse for rows of text."""
-    return message(b"H", b"\0" + _SHORT.pack(columns) + _SHORT.pack(0) * columns)
+def copy_out(columns: int, *, binary: bool) -> bytes:
+    """CopyOutResponse."""
+    return message(b"H", _copied(columns, binary=binary))
 
 
-def copy_in(columns: int) -> bytes:
-    """CopyInResponse for rows of text."""
-    return message(b"G", b"\0" + _SHORT.pack(columns) + _SHORT.pack(0) * columns)
+def copy_in(columns: int, *, binary: bool) -> bytes:
+    """CopyInResponse."""
+    return message(b"G", _copied(columns, binary=binary))
+
+
+def _copied(columns: int, *, binary: bool) -> bytes:
+    """The format of the whole, the number of columns, and the format of each."""
+    return bytes([binary]) + _SHORT.pack(columns) + _SHORT.pack(binary) * columns
 
 
 def copy_data(data: bytes) -> bytes:

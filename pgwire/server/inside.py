@@ -7,8 +7,8 @@ request (`SENDER`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from starlette.types import ASGIApp, Message, Scope
 
@@ -19,6 +19,7 @@ from hornbeam_server.pgwire.ports import ROWS, SENDER, Handed
 from hornbeam_server.pgwire.server.channel import Channel, cancelled
 from hornbeam_server.pgwire.session.failures import CANCELLED
 
+T = TypeVar("T")
 _ERROR = 400
 _QUERY = "/v1/query"
 _UNKNOWN = b'"outcome":"unknown"'
@@ -30,14 +31,30 @@ class Inside(AsyncTransport):
     def __init__(self, app: ASGIApp, principal: Any, client: tuple[str, int]) -> None:
         self._inside = _Carrier(app, principal, client)
         super().__init__(self._inside, "this node")
+        self._waits: asyncio.Future[Any] | None = None
 
     async def rows(self, body: bytes) -> Handed:
         """The rows of a query. Raises DatabaseError."""
         return await self._inside.rows(self._envelope.request("POST", _QUERY, body))
 
+    async def unless_cancelled(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await `work`, which is no request. Raises OperationalError once `cancel` is called."""
+        self._waits = task = asyncio.ensure_future(work)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if self._waits is not None:  # the connection ends, or a time limit has passed
+                raise
+            raise cancelled(CANCELLED) from None
+        finally:
+            self._waits = None
+
     def cancel(self) -> None:
         """End the requests under way. Their statements fail, unless they have succeeded."""
         self._inside.cancel()
+        if self._waits is not None:
+            self._waits.cancel()
+            self._waits = None
 
 
 class _Exchange:

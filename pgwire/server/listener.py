@@ -8,6 +8,7 @@ import re
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 from starlette.types import ASGIApp
@@ -129,11 +130,13 @@ class Listener:
             return
         inside = Inside(self._app, started.principal, wire.peer)
         session = Session(inside, Options(autocommit=True, timeout_s=self._limits.statement_s))
-        conversation = Conversation(Execution(session, inside), wire.send)
+        reported = partial(_reported, started, session)
+        execution = Execution(session, inside)
+        conversation = Conversation(execution, wire.send, reported, self._limits.bytes)
         with self._known(inside) as key:
             try:
                 await _set_first(session, started.parameters)
-                await wire.send(_reported(started, session) + key)
+                await wire.send(key)
                 await conversation.begin()
                 await self._converse(wire, conversation)
             finally:
@@ -141,15 +144,16 @@ class Listener:
                 await inside.close()
 
     async def _converse(self, wire: Wire, conversation: Conversation) -> None:
+        requests = _Requests(wire)
         while not self._closing:
-            request = asked.request_of(await wire.next())
+            request = await requests.next()
             if isinstance(request, asked.Terminate):
                 return
             if isinstance(request, asked.Password):
                 raise ProtocolViolation("No password was asked for.")
             self._busy.add(wire)
             try:
-                await conversation.handle(request, wire.ahead)
+                await conversation.handle(request, requests)
             finally:
                 self._busy.discard(wire)
         raise Failure("57P01", "The server ends the connection.", fatal=True)
@@ -169,6 +173,17 @@ class Listener:
         secret, inside = self._by_process.get(request.process, (b"", None))
         if inside is not None and secret == request.secret:
             inside.cancel()
+
+
+class _Requests:
+    """The requests of one connection."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self.ahead = wire.ahead
+
+    async def next(self) -> asked.Request:
+        return asked.request_of(await self._wire.next())
 
 
 async def _set_first(session: Session, parameters: Mapping[str, str]) -> None:
@@ -202,16 +217,15 @@ def _options(text: str) -> dict[str, str]:
     return found
 
 
-def _reported(started: Started, session: Session) -> bytes:
-    """ParameterStatus of the settings that drivers rely on."""
+def _reported(started: Started, session: Session) -> dict[str, str]:
+    """The settings that drivers rely on, for ParameterStatus."""
     administers = started.principal is None or started.principal.role == "admin"
-    values = {name: SETTINGS[name][0] for name in _REPORTED}
     own = session.own_settings
-    values |= {
+    return {
+        **{name: SETTINGS[name][0] for name in _REPORTED},
         "application_name": own.get("application_name", ""),
         "default_transaction_read_only": own["default_transaction_read_only"],
         "in_hot_standby": "off",
         "is_superuser": "on" if administers else "off",
         "session_authorization": started.user,
     }
-    return b"".join([answers.parameter_status(name, value) for name, value in values.items()])

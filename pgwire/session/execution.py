@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from hornbeam.results import Results
 from hornbeam.session import Session
 from hornbeam.statements import Kind, may_show, split
-from hornbeam.transport import Requests, repeated
+from hornbeam.transport import Requests, encode, repeated
 from hornbeam_server.pgwire.codec.answers import Field
 from hornbeam_server.pgwire.ports import Handed
 from hornbeam_server.pgwire.session.failures import Failure
@@ -17,8 +17,9 @@ from hornbeam_server.pgwire.session.placeholders import Statement, statement_of
 from hornbeam_server.pgwire.session.rows import Listed, Row, RowSource
 from hornbeam_server.pgwire.types.oids import TEXT, field_of, type_of
 
+T = TypeVar("T")
 _WITHOUT_ROWS = frozenset(
-    {Kind.CONTROL, Kind.PREPARE, Kind.DEALLOCATE, Kind.DISCARD, Kind.UPKEEP, Kind.DDL}
+    {Kind.CONTROL, Kind.PREPARE, Kind.DEALLOCATE, Kind.DISCARD, Kind.UPKEEP, Kind.DDL, Kind.COPY}
 )
 _EXPLANATION = (field_of("explanation", "TEXT"),)
 
@@ -29,16 +30,25 @@ class Queries(Requests, Protocol):
     async def rows(self, body: bytes) -> Handed:
         """The rows of `POST /v1/query` with this body. Raises DatabaseError."""
 
+    async def unless_cancelled(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await `work`, which is no request. Raises DatabaseError if the client cancels its
+        statement."""
+
 
 @dataclass(frozen=True)
 class Outcome:
     """What a statement has done: its columns (None: it returns no rows), its rows, its command tag
-    ("": it counts the rows that are taken), and a notice or ""."""
+    ("": `verb` and the number of the rows that are taken), and a notice or ""."""
 
     fields: tuple[Field, ...] | None
     rows: RowSource
     tag: str
     notice: str = ""
+    verb: str = "SELECT"
+
+    @classmethod
+    def without_rows(cls, tag: str) -> Outcome:
+        return cls(None, Listed(()), tag)
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,18 @@ class Execution:
         if statement.kind is Kind.READ and not may_show(statement.sql):
             return await self._read(statement, values)
         return _outcome(await self._executed(statement, values))
+
+    async def aside(self, sql: str) -> list[Row]:
+        """All rows of a short query that is no part of the transaction. Raises hornbeam's
+        errors."""
+        session, queries = self.session, self._queries
+        body = encode({"sql": sql, "bookmark": session.bookmark, **session.path_member})
+        handed = await repeated(lambda: queries.rows(body), queries.pause)
+        return [row async for batch in handed.batches for row in batch]
+
+    async def unless_cancelled(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await `work`. Raises OperationalError if the client cancels the statement."""
+        return await self._queries.unless_cancelled(work)
 
     async def begin_write(self, statement: Statement, values: Sequence[Any]) -> Results:
         """Keep a write in the pipeline that is open. `settled` gives its outcome after its end."""
@@ -140,15 +162,17 @@ class _Query:
         with self._session.statement():
             rows = await anext(self._handed.batches, None)
         if not rows:
-            await self.close()
+            self._session.note_answer(self._handed.tail())
+            self._handed = None
             return ()
         return rows
 
     async def close(self) -> None:
-        """Note what was read, also if only a part was taken."""
+        """Note what was read, and end the query if only a part was taken."""
         handed, self._handed = self._handed, None
         if handed is not None:
             self._session.note_answer(handed.tail())
+            await handed.close()
 
 
 def _outcome(results: Results) -> Outcome:
@@ -171,9 +195,10 @@ def _given(types: dict[str, int], count: int, oids: Sequence[int]) -> tuple[int,
     )
 
 
-def one_statement(sql: str) -> Statement:
-    """The statement in a text that has at most one. Raises Failure for several."""
+def one_statement(sql: str) -> tuple[Statement, int]:
+    """The statement in a text that has at most one, and where it begins. Raises Failure for
+    several."""
     found = split(sql)
     if len(found) > 1:
         raise Failure("42601", "A prepared statement has one statement, not several.")
-    return statement_of(found[0] if found else "")
+    return (statement_of(found[0]), sql.index(found[0])) if found else (statement_of(""), 0)

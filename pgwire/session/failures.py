@@ -79,15 +79,16 @@ def notice_fields(text: str) -> dict[str, str]:
     return {"S": "NOTICE", "V": "NOTICE", "C": "00000", "M": message, "H": hint.strip()}
 
 
-def failure_of(error: Exception, statement: Statement | None = None) -> Failure:
+def failure_of(error: Exception, statement: Statement | None = None, before: int = 0) -> Failure:
     """The failure that an error of a statement means. The places in its message are those of the
-    statement."""
+    statement, which has `before` characters before it in the text of the client."""
     if isinstance(error, Failure):
         return error
     if not isinstance(error, Error):
         return Failure(INTERNAL, "An unexpected error; the server's log has the details.")
     message, _, hint = str(error).partition("\n")
-    more = {"P": position} if (position := _position(message, statement)) else {}
+    position = _position(message, statement)
+    more = {"P": str(before + position)} if position else {}
     if isinstance(name := error.problem.get("constraint"), str):
         more["n"] = name
     return Failure(_sqlstate(error), message, " ".join(hint.split()), more=more)
@@ -112,11 +113,11 @@ def _of_name(message: str) -> str:
     return unknown.get(word, SQLSTATES["sql-unknown-name"])
 
 
-def _position(message: str, statement: Statement | None) -> str:
-    """The number of the character, from 1, at the place that a message names; "" for none."""
+def _position(message: str, statement: Statement | None) -> int:
+    """The number of the character, from 1, at the place that a message names; 0 for none."""
     found = _PLACE.search(message)
     if found is None or statement is None:
-        return ""
+        return 0
     line, column = int(found[1]), int(found[2])
     before = statement.sql.split("\n")[: line - 1]
-    return str(statement.given_position(sum(len(each) + 1 for each in before) + column))
+    return statement.given_position(sum(len(each) + 1 for each in before) + column)

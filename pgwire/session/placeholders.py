@@ -12,7 +12,9 @@ from hornbeam.statements import Kind, cached_for_statements, kind, tokens
 _NAMING = ["current_setting", "("]
 """What is before the name of a setting."""
 _ANY_SETTING = "server_version"
-_WITH_PARAMETERS = frozenset({Kind.READ, Kind.WRITE, Kind.EXPLAIN, Kind.DDL, Kind.EXECUTE})
+_WITH_PARAMETERS = frozenset(
+    {Kind.READ, Kind.WRITE, Kind.EXPLAIN, Kind.DDL, Kind.EXECUTE, Kind.CURSOR}
+)
 
 
 class Setting(NamedTuple):

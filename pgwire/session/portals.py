@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hornbeam.results import Results
 from hornbeam_server.pgwire.codec.answers import Field
 from hornbeam_server.pgwire.codec.requests import Bind
+from hornbeam_server.pgwire.session.cursors import MAX_HELD, Paused
 from hornbeam_server.pgwire.session.execution import Outcome
 from hornbeam_server.pgwire.session.failures import PROTOCOL_VIOLATION, Failure
 from hornbeam_server.pgwire.session.placeholders import Statement
@@ -22,12 +23,14 @@ _BAD_TEXT, _BAD_BINARY = "22P02", "22P03"
 @dataclass
 class Prepared:
     """A prepared statement. `given`: the types of its first parameters, 0 for an open one. `types`:
-    those of all, once they were asked for. `fields`: the columns that the client knows."""
+    those of all, once they were asked for. `fields`: the columns that the client knows. `before`:
+    number of characters before the statement in the text of the client."""
 
     statement: Statement
     given: Sequence[int] = ()
     types: Sequence[int] | None = None
     fields: tuple[Field, ...] | None = None
+    before: int = 0
 
     def require_count(self, count: int) -> None:
         wanted = max(self.statement.highest, len(self.given))
@@ -73,6 +76,19 @@ class Portal:
     results: Results | None = None
     described: bool = True
     """Does the client ask for the columns if it wants them? Else they come with the rows."""
+    depth: int = 0
+    """Number of savepoints before it. A rollback to an earlier one closes it."""
+
+    @property
+    def cursor(self) -> Paused | None:
+        """Its rows, if DECLARE has made it."""
+        rows = None if self.outcome is None else self.outcome.rows
+        return rows if isinstance(rows, Paused) else None
+
+    @property
+    def held(self) -> bool:
+        """Does it outlive the transaction?"""
+        return self.cursor is not None and self.cursor.held
 
     def formats(self, count: int) -> tuple[int, ...]:
         """The format of each of `count` columns. Raises Failure."""
@@ -136,11 +152,52 @@ class Portals:
             self._statements.clear()
         return self._statements.pop(name, None) is not None
 
-    async def clear(self) -> None:
-        """Close all portals."""
-        while self._portals:
-            _, portal = self._portals.popitem()
-            await portal.close()
+    def cursor(self, name: str) -> Portal:
+        """The portal of a cursor. Raises Failure."""
+        found = self._portals.get(name)
+        if found is None or found.cursor is None:
+            raise Failure("34000", f'Cursor "{name}" does not exist.')
+        return found
+
+    async def close_cursors(self) -> None:
+        """CLOSE ALL."""
+        await self._close_where(lambda each: each.cursor is not None)
+
+    async def clear(self, depth: int = 0) -> None:
+        """Close the portals of the transaction; with `depth` those behind its savepoint of this
+        number. Cursors that outlive their transaction stay."""
+        await self._close_where(lambda each: not each.held and each.depth >= depth)
+
+    def released(self, depth: int) -> None:
+        """RELEASE has left `depth` savepoints."""
+        for each in self._portals.values():
+            each.depth = min(each.depth, depth)
+
+    async def keep(self) -> None:
+        """Read the rows of cursors WITH HOLD, and close the other portals of the transaction,
+        before it commits. Raises Failure."""
+        for portal in self._portals.values():
+            if (each := portal.cursor) is not None and each.hold and not each.held:
+                await each.keep(self.room)
+        await self._close_where(lambda each: each.cursor is None or not each.cursor.hold)
+
+    @property
+    def room(self) -> int:
+        """Number of rows that cursors WITH HOLD may still keep."""
+        found = [each.cursor for each in self._portals.values()]
+        return MAX_HELD - sum(each.kept for each in found if each is not None)
+
+    def committed(self) -> None:
+        """The transaction has committed: cursors WITH HOLD outlive it."""
+        for each in self._portals.values():
+            if each.cursor is not None:
+                each.cursor.held = True
+
+    async def _close_where(self, ends: Callable[[Portal], bool]) -> None:
+        for name, portal in list(self._portals.items()):
+            if ends(portal):
+                del self._portals[name]
+                await portal.close()
 
 
 def _require_room(named: dict[str, Any]) -> None:

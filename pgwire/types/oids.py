@@ -98,6 +98,21 @@ _WRITTEN = re.compile(r"([A-Za-z]+)(?:\((\d+)(?:,\s*(\d+))?\))?((?: WITH TIME ZO
 _OF_TIME = frozenset({TIME, TIMESTAMP, TIMESTAMPTZ})
 
 
+_SHOWN = {
+    BOOL: "boolean", BYTEA: "bytea", INT2: "smallint", INT4: "integer", INT8: "bigint", OID: "oid",
+    FLOAT4: "real", FLOAT8: "double precision", NUMERIC: "numeric", DATE: "date", UUID: "uuid",
+    TIME: "time without time zone", TIMESTAMP: "timestamp without time zone",
+    TIMESTAMPTZ: "timestamp with time zone", INTERVAL: "interval", JSON: "json", JSONB: "jsonb",
+}  # fmt: skip
+
+
+def name_of(oid: int) -> str:
+    """The name of a type, as `format_type` of PostgreSQL gives it."""
+    if oid in ELEMENTS:
+        return f"{name_of(ELEMENTS[oid])}[]"
+    return _SHOWN.get(oid, "text")
+
+
 @lru_cache(maxsize=1_024)
 def field_of(name: str, type_name: str) -> Field:
     """The field of a column whose type has this name in Hornbeam. A type of which PostgreSQL has no

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from hornbeam_server.schema.copy_text import OF_BYTES, continues, fields_of, unescaped_match
 from hornbeam_server.schema.ddl.scan import Piece
 from hornbeam_server.schema.ddl.server_bytes import value_of
 from hornbeam_server.schema.ddl.sources import Source
@@ -54,21 +55,10 @@ _SIMPLE = r"(?:N?'[^'\\]*+'|-?\d++(?:\.\d++)?+|NULL)"
 _SIMPLE_ROW = re.compile(rf"\(\s*+({_SIMPLE}(?:\s*+,\s*+{_SIMPLE})*+)\s*+\)", re.IGNORECASE)
 _SIMPLE_VALUE = re.compile(r"N'([^']*+)'|'([^']*+)'|(-?\d[\d.]*+)|(NULL)", re.IGNORECASE)
 """Rows of plain texts, numbers and NULL, which most rows are. They are read five times faster."""
-_ESCAPES = {
-    "0": "\0",
-    "b": "\b",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-    "Z": "\x1a",
-    "v": "\v",
-    "f": "\f",
-}
+_IN_MYSQL = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 _BACKSLASH = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
-_OF_BYTES = r"(?P<bytes>(?:\\(?:x[0-9a-fA-F]{1,2}|[0-7]{1,3}))+)"
-_IN_COPY = re.compile(rf"{_OF_BYTES}|\\(?P<other>.)", re.DOTALL)
 _IN_STRING = re.compile(
-    rf"\\(?P<code>u[0-9a-fA-F]{{4}}|U[0-9a-fA-F]{{8}})|{_OF_BYTES}|\\(?P<other>.)", re.DOTALL
+    rf"\\(?P<code>u[0-9a-fA-F]{{4}}|U[0-9a-fA-F]{{8}})|{OF_BYTES}|\\(?P<other>.)", re.DOTALL
 )
 _CONSTANTS = {"NULL": None, "TRUE": "true", "FALSE": "false"}
 _CASTS = {"CAST", "TRY_CAST"}
@@ -164,39 +154,30 @@ def _copied(section: Section) -> Iterator[_Values]:
     start, end = piece.rows
     line = piece.place.line + piece.file_text.count("\n", piece.start, start)
     while start < end:
-        stop = piece.file_text.find("\n", start, end)
-        stop = end if stop < 0 else stop
+        stop = _line_end(piece.file_text, start, end)
         text = piece.file_text[start:stop].removesuffix("\r")
-        yield line, [_copied_value(field) for field in text.split("\t")], text, ()
-        start, line = stop + 1, line + 1
+        yield line, fields_of(text), text, ()
+        start, line = stop + 1, line + 1 + text.count("\n")
 
 
-def _copied_value(field: str) -> str | None:
-    if "\\" not in field:
-        return field
-    return None if field == r"\N" else _IN_COPY.sub(_unescaped_in_postgres, field)
-
-
-def _unescaped_in_postgres(found: re.Match[str]) -> str:
-    """The characters of an escape, or of several adjacent bytes that are UTF-8."""
-    if found["bytes"]:
-        codes = (int(each[1:], 16) if each[0] == "x" else int(each, 8)
-                 for each in found["bytes"].split("\\")[1:])  # fmt: skip
-        return bytes(code & 0xFF for code in codes).decode(errors="surrogateescape")
-    escape = found["other"]
-    return _ESCAPES.get(escape, escape) if escape not in {"Z", "0"} else escape
+def _line_end(text: str, start: int, end: int) -> int:
+    """The offset of the line feed that ends the row at `start`."""
+    stop = text.find("\n", start, end)
+    while stop >= 0 and text[stop - 1] == "\\" and continues(text[start:stop]):
+        stop = text.find("\n", stop + 1, end)
+    return end if stop < 0 else stop
 
 
 def _unescaped_in_string(found: re.Match[str]) -> str:
     r"""The same in E'…', which also has \u00e9 and \U0001f600."""
     code = found["code"]
-    return chr(int(code[1:], 16)) if code else _unescaped_in_postgres(found)
+    return chr(int(code[1:], 16)) if code else unescaped_match(found)
 
 
 def _unescaped_in_mysql(found: re.Match[str]) -> str:
     escape = found[1]
-    if escape[0] in _ESCAPES and escape[0] not in "vf":
-        return _ESCAPES[escape[0]] + escape[1:]
+    if escape[0] in _IN_MYSQL:
+        return _IN_MYSQL[escape[0]] + escape[1:]
     return found[0] if escape in {"%", "_"} else escape
 
 

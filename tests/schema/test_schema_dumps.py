@@ -253,3 +253,8 @@ def test_literals_are_read_as_their_dialect_means_them(
 ) -> None:
     text = f"CREATE TABLE t (a INT PRIMARY KEY, b TEXT);\nINSERT INTO t VALUES (1, {value});"
     assert read(text, source) == [("1", wanted)]
+
+
+def test_an_escaped_line_feed_and_an_escaped_tab_are_parts_of_a_copied_value() -> None:
+    text = f"{TABLE};\nCOPY t (a, b) FROM stdin;\n1\tx\\\ny\\\\\n2\te\\\tf\n3\t\\N\n\\.\n"
+    assert read(text, Source.POSTGRES) == [("1", "x\ny\\"), ("2", "e\tf"), ("3", None)]
