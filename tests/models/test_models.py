@@ -38,7 +38,7 @@ def tools():
     ids=lambda case: "-".join((case.model, case.variant or (case.defines or ("all",))[-1])),
 )
 def test_small_bounds(case):
-    result = check(case)
+    result = check(case, small=True)
     assert result.broken == case.expected, "\n".join(result.story)
     assert result.states > 0
 
