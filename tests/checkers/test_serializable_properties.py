@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.checkers.append_engine import KEYS, Action, Engine
 from tests.checkers.list_append import Append, Read, Transaction
 from tests.checkers.serializable import check, kinds
+from tests.depth import depth
 
 PROCESSES = 3
 WRITE_SKEW = {"G2-item", "G2-item-session", "G2-item-realtime"}
@@ -115,7 +116,7 @@ def transactions(draw, name, operations):
     )
 
 
-@settings(max_examples=800)
+@settings(max_examples=depth(270, long=800))
 @given(small_histories())
 def test_verdicts_agree_with_trying_every_order(history):
     found = check(history)
@@ -133,7 +134,7 @@ def steps(actions):
 ACTIONS = [*Action, Action.READ, Action.READ, Action.APPEND, Action.APPEND, Action.COMMIT]
 
 
-@settings(max_examples=300)
+@settings(max_examples=depth(100, long=300))
 @given(steps(ACTIONS))
 def test_a_serializable_store_has_no_anomaly(steps):
     engine = Engine(serializable=True)
@@ -145,7 +146,7 @@ def judged_snapshot_isolation(steps):
     return check(engine.run(steps), engine.state())
 
 
-@settings(max_examples=300)
+@settings(max_examples=depth(100, long=300))
 @given(steps([Action.READ, Action.APPEND, Action.COMMIT, Action.OLD_SNAPSHOT]))
 def test_snapshot_isolation_has_write_skew_at_most(steps):
     found = judged_snapshot_isolation(steps)
@@ -306,7 +307,7 @@ FAULTS = (
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=depth(170, long=500))
 @given(serial_executions(), st.sampled_from(FAULTS), st.data())
 def test_a_planted_fault_is_found(execution, fault, data):
     assert check(*execution) == []

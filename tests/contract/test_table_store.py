@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hornbeam_server.schema.errors import Corruption, Unavailable
 from hornbeam_server.storage.ports import BATCH_BYTES, NEWEST, TOMBSTONE, Cell, Put
 from tests.contract.contract_adapters import STORES, collect, examples, opened, over, run
+from tests.depth import depth
 
 every = over(STORES)
 
@@ -355,7 +356,7 @@ def test_reads_before_and_after_a_purge_agree_with_a_model(adapter, tmp_path_fac
             size = sum(len(key) + len(value) for (key, _), value in kept.items())
             assert size <= await store.size("t") <= size + len(kept)
 
-    @settings(max_examples=examples(adapter, 40))
+    @settings(max_examples=examples(adapter, depth(15, long=40)))
     @given(PUTS, TIMES, KEYS, st.none() | KEYS, st.none() | st.integers(0, 3))
     def every_example(puts, horizon, start, end, limit):
         run(scenario(puts, horizon, start, end, limit))

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from hornbeam_server.schema.errors import Unavailable
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Cell, Put
 from tests.contract.contract_adapters import STORES, collect, examples, opened, over, run
+from tests.depth import depth
 
 every = over(STORES)
 
+HISTORIES = depth(25, long=80)
 # No key is a prefix of another; prefixes end before, inside and behind bytes of 0xff.
 KEYS = (
     b"\0\0",
@@ -150,7 +152,7 @@ def test_every_history_agrees_with_a_model(adapter, tmp_path):
     async def play_all():
         numbers, loop = count(), asyncio.get_running_loop()
 
-        @settings(max_examples=examples(adapter, 80))
+        @settings(max_examples=examples(adapter, HISTORIES))
         @given(st.lists(OPERATIONS, max_size=14))
         def one(operations):
             played = play(store, next(numbers), operations)
@@ -167,7 +169,7 @@ def test_every_history_agrees_with_a_model(adapter, tmp_path):
 
     run(play_all())
     run(ask_again())
-    assert len(histories) >= examples(adapter, 80)
+    assert len(histories) >= examples(adapter, HISTORIES)
 
 
 @every

@@ -29,6 +29,7 @@ from hornbeam_server.storage.codec.folds import Fold, added
 from hornbeam_server.storage.codec.rows import LayoutCodec
 from hornbeam_server.storage.folded import FoldedReads
 from hornbeam_server.storage.ports import TOMBSTONE, Cell, Put
+from tests.depth import depth
 from tests.maintain.maintain_world import EVERYTHING, World, catalog, index
 from tests.maintain.test_maintain_law import Transaction, changed_rows, draw_schema
 
@@ -265,7 +266,7 @@ async def _all(batches):
     return [group.row async for batch in batches for group in batch]
 
 
-@settings(max_examples=80)
+@settings(max_examples=depth(30, long=80))
 @given(st.randoms(use_true_random=True))
 def test_additions_equal_the_answer_of_duckdb(random):
     schema = draw_schema(random)
@@ -309,7 +310,7 @@ class Building(World):
             yield rows
 
 
-@settings(max_examples=80)
+@settings(max_examples=depth(30, long=80))
 @given(st.randoms(use_true_random=True), st.sampled_from([1, 2, 1_000]))
 def test_a_base_lane_completes_the_additions_since(random, most):
     schema = draw_schema(random)

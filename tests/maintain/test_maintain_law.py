@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.model import Schema
+from tests.depth import depth
 from tests.maintain.maintain_world import World, catalog, index, relation, view
 
 STATES = [State.READABLE] * 4 + [State.BUILDING, State.CATCHING_UP, State.QUARANTINED]
@@ -162,7 +163,7 @@ def changed_rows(world, after):
     }
 
 
-@settings(max_examples=100)
+@settings(max_examples=depth(35, long=100))
 @given(st.randoms(use_true_random=True))
 def test_incremental_equals_recomputed_equals_duckdb(random):
     world = World(draw_catalog(random))

@@ -18,6 +18,7 @@ from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import Schema
 from hornbeam_server.schema.types import Kind
+from tests.depth import depth
 from tests.duckdb_oracle import connect
 from tests.query.aggregate_world import World, catalog_with, catalog_with_deferred
 from tests.query.query_world import Data
@@ -250,7 +251,7 @@ def engine():
     engine.close()
 
 
-@settings(max_examples=60)
+@settings(max_examples=depth(20, long=60))
 @given(case=cases())
 def test_the_answer_over_views_is_that_over_relations_and_duckdbs(case, engine):
     catalog, data, sql, exact, parameters = case

@@ -15,6 +15,7 @@ from hornbeam_server.query.dialect.definitions import Definitions
 from hornbeam_server.query.dialect.duckdb_types import connect
 from hornbeam_server.query.dialect.macros import macro
 from hornbeam_server.schema.errors import TypeMismatch
+from tests.depth import depth
 
 NUMBERS = st.integers(-2, 7)
 ELEMENTS = st.none() | st.integers(0, 3)
@@ -32,7 +33,7 @@ def database() -> Iterator[object]:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=depth(15, long=40), deadline=None)
 @given(data=st.data())
 def test_a_function_has_the_same_value_in_duckdb(database, name, data):
     function = FUNCTIONS[name]

@@ -16,6 +16,7 @@ from hornbeam_server.query.execution.loops import NativePlan
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.quotients import quotient
+from tests.depth import depth
 from tests.duckdb_oracle import connect
 from tests.query.aggregate_world import World, catalog_with
 
@@ -73,7 +74,7 @@ def _average(column: str, values: list[int | Decimal]) -> Decimal | None:
     return quotient(exact.quantize(total, Decimal(1).scaleb(-places)), len(values))
 
 
-@settings(max_examples=60)
+@settings(max_examples=depth(20, long=60))
 @given(rows=ROWS)
 def test_averages_are_equal_to_the_bit_whoever_computes_them(rows, engine):
     data = {"t": [(k, g, h, *v, None, None, None) for k, (g, h, v) in enumerate(rows)]}

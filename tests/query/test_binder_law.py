@@ -8,6 +8,7 @@ from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.model import Column, Relation, Schema
 from hornbeam_server.schema.types import ColumnType, Kind
+from tests.depth import depth
 from tests.query.bindertables import catalog, oracle
 
 _COLUMNS = (
@@ -107,7 +108,7 @@ def _narrowed(sql: str, block: Block) -> str:
     return sql
 
 
-@settings(max_examples=120)
+@settings(max_examples=depth(40, long=120))
 @given(queries(), _data)
 def test_reading_only_rows_of_filters_and_joins_keeps_the_result(sql, data):
     (block,) = bind(sql, CATALOG).statement.blocks
@@ -117,7 +118,7 @@ def test_reading_only_rows_of_filters_and_joins_keeps_the_result(sql, data):
     assert sorted(found, key=repr) == sorted(expected, key=repr), (sql, block)
 
 
-@settings(max_examples=60)
+@settings(max_examples=depth(20, long=60))
 @given(queries(), _data)
 def test_a_conjunctive_where_equals_its_filters_and_joins(sql, data):
     """In an inner join, `conjunctive` means that filters and equi-joins are the whole condition."""

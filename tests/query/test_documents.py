@@ -22,6 +22,7 @@ from hornbeam_server.schema.errors import SqlError, TypeMismatch, Unsupported
 from hornbeam_server.schema.types import JSONB as JSONB_TYPE
 from hornbeam_server.schema.types import ColumnType
 from hornbeam_server.storage.codec.arrow import to_record_batch
+from tests.depth import depth
 from tests.duckdb_oracle import connect
 
 CATALOG = Catalog(
@@ -92,7 +93,7 @@ def test_the_expressions_call_nearly_all_functions() -> None:
     assert set(FUNCTIONS) - marks <= several | of_rows | rest
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=depth(20, long=60), deadline=None)
 @given(st.lists(st.tuples(DOCUMENTS, DOCUMENTS, KEYS, st.integers(-2, 2)), min_size=1, max_size=4))
 def test_our_loops_and_duckdb_agree(
     database: duckdb.DuckDBPyConnection, given_: list[tuple[Any, Any, str, int]]

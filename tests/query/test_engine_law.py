@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.execution.loops import NativePlan
+from tests.depth import depth
 from tests.duckdb_oracle import connect
 from tests.query.query_world import Data, MemoryReader, ask, assert_answered, make_catalog, oracle
 
@@ -232,14 +233,14 @@ def engine():
 
 
 @pytest.mark.parametrize("sql", [*NATIVE, *GROUPED])
-@settings(max_examples=8)
+@settings(max_examples=depth(4, long=8))
 @given(data=_data(), parameters=_parameters)
 def test_native_shapes_answer_like_duckdb(sql, engine, data, parameters):
     _check(sql, data, parameters, engine)
 
 
 @pytest.mark.parametrize("sql", RESIDUAL)
-@settings(max_examples=4)
+@settings(max_examples=depth(2, long=4))
 @given(data=_data(), parameters=_parameters)
 def test_other_shapes_answer_like_duckdb(sql, engine, data, parameters):
     _check(sql, data, parameters, engine)

@@ -39,6 +39,7 @@ from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 from hornbeam_server.storage.codec.arrow import to_record_batch
+from tests.depth import depth
 from tests.duckdb_oracle import connect
 
 POOLS: dict[str, tuple[ColumnType, list[Any]]] = {
@@ -491,7 +492,7 @@ def _check(
         assert repr(own) == repr(their), f"{sql}: {own!r}, DuckDB {their!r}"
 
 
-@settings(max_examples=100)
+@settings(max_examples=depth(35, long=100))
 @given(seed=st.integers(0, 2**32))
 def test_compiled_expressions_equal_duckdb(seed: int) -> None:
     pick = random.Random(seed)

@@ -18,6 +18,7 @@ from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import DivisionByZero, SqlError, TypeMismatch, Unsupported
 from hornbeam_server.schema.quotients import QUOTIENT, product, quotient, quotient_of_texts
+from tests.depth import depth
 from tests.duckdb_oracle import connect
 from tests.query.aggregate_world import World
 from tests.query.query_world import ask
@@ -107,7 +108,7 @@ def test_a_number_with_more_digits_than_a_decimal_is_divided_and_multiplied(
 _NUMBERS = st.decimals(-(10**9), 10**9, places=2)
 
 
-@settings(max_examples=40)
+@settings(max_examples=depth(15, long=40))
 @given(a=_NUMBERS, b=_NUMBERS)
 def test_duckdb_divides_and_multiplies_by_the_same_functions(a, b, duckdb):
     assume(abs(a * b) < 10**18)

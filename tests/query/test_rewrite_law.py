@@ -10,6 +10,7 @@ from hornbeam_server.query.optimizer.rewrite import rewrite
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.model import Schema
 from hornbeam_server.schema.types import Row
+from tests.depth import depth
 from tests.query.bindertables import catalog, oracle, quoted, view
 from tests.strategies import SIMPLE_KINDS, rows_for, schemas
 
@@ -103,13 +104,13 @@ def cases(draw: st.DrawFn, *, outer: bool = False):
     return found, data, _Query(draw, found.schema, outer=outer).sql()
 
 
-@settings(max_examples=60)
+@settings(max_examples=depth(20, long=60))
 @given(cases())
 def test_rewriting_keeps_the_rows(case):
     _check(*case)
 
 
-@settings(max_examples=60)
+@settings(max_examples=depth(20, long=60))
 @given(cases(outer=True))
 def test_rewriting_keeps_the_rows_of_left_joins(case):
     _check(*case)
@@ -124,7 +125,7 @@ def _check(found: Catalog, data: dict[str, list[Row]], sql: str) -> None:
     assert sorted(after, key=repr) == sorted(before, key=repr), (sql, rewritten.bound.ast.sql())
 
 
-@settings(max_examples=60)
+@settings(max_examples=depth(20, long=60))
 @given(cases())
 def test_filters_and_joins_are_necessary_conditions(case):
     """Foreign-key joins found by binding hold for every combination of rows in the result."""

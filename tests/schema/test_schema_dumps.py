@@ -13,6 +13,7 @@ from hornbeam_server.schema.ddl.rows import Row
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.errors import SchemaError
 from hornbeam_server.schema.graph import components
+from tests.depth import depth
 from tests.fuzz.sql_grammar import garbled, mutated
 from tests.schema.test_schema_fuzz import outcome
 from tests.schema.test_schema_sources import FILES
@@ -139,7 +140,7 @@ def test_rows_of_one_relation_stand_beside_each_other() -> None:
 
 
 @pytest.mark.parametrize("source", Source)
-@settings(max_examples=60)
+@settings(max_examples=depth(20, long=60))
 @given(data=st.data())
 def test_any_text_is_read_or_has_problems_with_places(source: Source, data: st.DataObject) -> None:
     text = data.draw(mutated(st.just(FILES[source])) | garbled(st.just(FILES[source])))

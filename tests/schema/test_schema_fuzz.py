@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hornbeam_server.schema.ddl import load_ddl, render_ddl
 from hornbeam_server.schema.errors import SchemaError
 from hornbeam_server.schema.workload import load_query_log, load_workload
+from tests.depth import depth
 from tests.fuzz.sql_grammar import garbled, mutated
 from tests.schema.test_schema_ddl import GOOD
 
@@ -29,7 +30,7 @@ def broken_files(draw: st.DrawFn) -> str:
     return "".join(words)
 
 
-@settings(max_examples=300)
+@settings(max_examples=depth(100, long=300))
 @given(
     broken_files() | mutated(st.just(GOOD)) | garbled(st.just(GOOD)) | st.text(max_size=30),
 )

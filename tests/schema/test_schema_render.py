@@ -23,6 +23,7 @@ from hornbeam_server.schema.model import (
     Schema,
 )
 from hornbeam_server.schema.types import MOMENTS, ColumnType, Kind
+from tests.depth import depth
 from tests.strategies import schemas
 
 RESERVED = st.sampled_from(
@@ -114,7 +115,7 @@ def rename(schema: Schema, to: dict[str, str]) -> Schema:
     )
 
 
-@settings(max_examples=20)
+@settings(max_examples=depth(8, long=20))
 @given(schemas(with_defaults=True, on_delete=[Action.RESTRICT], with_indexes=False))
 def test_duckdb_reads_the_rendered_ddl(schema: Schema) -> None:
     """DuckDB also stores the defaults with the intended values."""

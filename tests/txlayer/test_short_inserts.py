@@ -12,6 +12,7 @@ from hornbeam_server.txlayer.statements.requests import (
     RepeatedStatement,
     Statement,
 )
+from tests.depth import depth
 from tests.txlayer.database_world import shop
 from tests.txlayer.short_world import both
 from tests.txlayer.test_transactions_law import begin, inserts, values_for, worlds
@@ -23,7 +24,7 @@ def rows_of(draw, schema, state, relation):
     return tuple([draw(values_for(schema, state, relation, column)) for column in relation.columns])
 
 
-@settings(max_examples=15)
+@settings(max_examples=depth(6, long=15))
 @given(st.data())
 def test_short_inserts_of_any_schema_commit_what_the_general_path_commits(data):
     catalog, rows = data.draw(worlds())

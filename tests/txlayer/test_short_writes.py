@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.txlayer.statements.requests import Statement
+from tests.depth import depth
 from tests.txlayer.database_world import shop
 from tests.txlayer.short_world import both
 from tests.txlayer.test_transactions_law import begin, values_for, worlds
@@ -74,7 +75,7 @@ def upserts(draw, relation, columns):
     return f"INSERT INTO {relation.name} VALUES ({marks}) ON CONFLICT {action}{returning}"
 
 
-@settings(max_examples=10)
+@settings(max_examples=depth(5, long=10))
 @given(st.data())
 def test_short_writes_of_any_schema_commit_what_the_general_path_commits(data):
     catalog, rows = data.draw(worlds())

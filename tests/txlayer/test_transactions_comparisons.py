@@ -8,6 +8,7 @@ import pytest
 
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import TypeMismatch
+from tests.depth import depth
 from tests.txlayer.comparison_cases import CONDITIONS, STORED, VALUES, answers, literal
 from tests.txlayer.database_world import catalog_of, opened, run_all
 
@@ -32,8 +33,8 @@ PLACES = {
     "ON CONFLICT": "INSERT INTO plain AS p (id) SELECT id FROM plain ON CONFLICT (id)"
     " DO UPDATE SET w = 1 WHERE {p} RETURNING id",
 }
-CONDITIONS_OF_VALUE, PLACES_OF_VALUE = 6, 2
-"""How many are chosen for each value, always the same ones: as many as the suite has time for."""
+CONDITIONS_OF_VALUE, PLACES_OF_VALUE = depth(3, long=6), depth(1, long=2)
+"""How many are chosen for each value, always the same ones."""
 SPELLINGS = ["literal", "?", ":x"]
 
 

@@ -21,6 +21,7 @@ from hornbeam_server.schema.graph import without_circles
 from hornbeam_server.schema.model import Action
 from hornbeam_server.schema.types import Kind
 from hornbeam_server.txlayer.statements.requests import InsertRows, TransactionRequest
+from tests.depth import depth
 from tests.strategies import SIMPLE_KINDS, few_values, rows_for, schemas
 from tests.txlayer.database_world import building, catalog_of, check, opened, settled, stored_rows
 from tests.txlayer.transactions_model import (
@@ -233,7 +234,7 @@ async def check_queries(database, draw):
             assert Counter(rows) == found, (sql, wanted, use_views)
 
 
-@settings(max_examples=60)
+@settings(max_examples=depth(20, long=60))
 @given(st.data())
 def test_transactions_one_after_another(data):
     catalog, rows = data.draw(worlds())
@@ -263,7 +264,7 @@ def test_transactions_one_after_another(data):
         asyncio.run(run(Path(folder)))
 
 
-@settings(max_examples=12)
+@settings(max_examples=depth(5, long=12))
 @given(st.data())
 def test_concurrent_transactions(data):
     catalog, rows = data.draw(worlds())

@@ -24,6 +24,7 @@ from hornbeam_server.schema.errors import (
 from hornbeam_server.schema.row_identity import GROUP, LAST, of_loaded, spread
 from hornbeam_server.txlayer.statements import identity_columns
 from hornbeam_server.txlayer.statements.requests import InsertRows, Statement, TransactionRequest
+from tests.depth import depth
 from tests.txlayer.database_world import catalog_of, check, opened, run_all, settings
 from tests.txlayer.nodes_world import nodes
 from tests.txlayer.test_immediate_views import apply, require_right
@@ -298,7 +299,7 @@ COUNTS = st.lists(
 )
 
 
-@hypothesis.settings(max_examples=12, deadline=None)
+@hypothesis.settings(max_examples=depth(5, long=12), deadline=None)
 @given(st.lists(COUNTS, min_size=1, max_size=3))
 def test_a_relation_without_a_key_is_a_bag(transactions):
     """Statements over values change every copy of a row, in one transaction and over several."""

@@ -15,6 +15,7 @@ from hornbeam_server.txlayer.statements.shared_writes import SHAPES, SharedWrite
 from hornbeam_server.txlayer.statements.write_compiler import compile_write
 from hornbeam_server.txlayer.statements.write_plans import ByKey, InsertPlan, UpdatePlan
 from hornbeam_server.txlayer.transactions import compiled_catalog
+from tests.depth import depth
 from tests.txlayer.database_world import catalog_of, opened
 
 TYPES = {
@@ -123,7 +124,9 @@ def shared(tmp_path_factory):
 
 
 @settings(
-    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=depth(130, long=400),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(writes())
 @example("INSERT INTO by_a (a, b) VALUES (5, 5)")

@@ -23,6 +23,7 @@ from hornbeam_server.txlayer.cluster.assignment import (
     next_version,
 )
 from hornbeam_server.txlayer.cluster.balance import MOST_AT_ONCE, NO_OWNER, PAYS
+from tests.depth import depth
 from tests.txlayer.assignment_laws import check_clock, check_step
 
 A = Member("a", "http://a", "a:1", commits=True)
@@ -669,4 +670,4 @@ class Everything(RuleBasedStateMachine):
 
 
 TestEverything = Everything.TestCase
-TestEverything.settings = settings(max_examples=150, stateful_step_count=60)
+TestEverything.settings = settings(max_examples=depth(50, long=150), stateful_step_count=60)

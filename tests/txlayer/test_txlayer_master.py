@@ -21,6 +21,7 @@ from hornbeam_server.txlayer.cluster.assignment import PATH, SLOTS, Assignment, 
 from hornbeam_server.txlayer.cluster.balance import PAYS
 from hornbeam_server.txlayer.cluster.election import Candidate, Election
 from hornbeam_server.txlayer.cluster.master import FOLLOW_S, RETRY_S, Master, Superseded
+from tests.depth import depth
 from tests.txlayer.assignment_laws import check_clock, check_step, names
 
 LOOK_S = 0.02
@@ -737,7 +738,7 @@ def test_another_master_carries_on_wherever_the_first_one_dies(moment):
     assert Counter(seen) == {"begin": 3, "end": 1, "write": 10}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(depth(5, long=12)))
 @in_limited_virtual_time
 async def test_failed_calls_to_the_service_change_nothing(seed):
     rates = {Fault.COORDINATION_REFUSED: 0.15, Fault.LOG_UNKNOWN: 0.15, Fault.SLOW: 0.02}

@@ -23,6 +23,7 @@ from hornbeam_server.txlayer.cluster.membership import POLL_S
 from hornbeam_server.txlayer.commit.encoding import encoded
 from hornbeam_server.txlayer.commit.recovery import recover
 from hornbeam_server.txlayer.locking.locks import LockOwner, Mode
+from tests.depth import depth
 from tests.txlayer.members_world import Party, World, until
 from tests.virtual_time import in_virtual_time
 
@@ -267,7 +268,7 @@ class Bank:
         await self.world.end()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(depth(4, long=10)))
 @in_virtual_time
 async def test_transfers_keep_the_sum_whatever_happens_to_members(seed):
     bank = Bank(seed)

@@ -24,6 +24,7 @@ from hornbeam_server.txlayer.statements.requests import Statement, TransactionRe
 from hornbeam_server.viewselect.aggregates import AggregateInputs
 from hornbeam_server.viewselect.plan import PlanOptions, SelectionPlan, plan
 from hornbeam_server.viewselect.statistics import Statistics
+from tests.depth import depth
 from tests.duckdb_oracle import connect
 from tests.query.aggregate_world import World
 from tests.query.query_world import Data
@@ -85,7 +86,7 @@ def served(selection: SelectionPlan) -> dict[str, set[str]]:
     return {q.statement: chosen & {*q.views} for q in selection.explanation.queries}
 
 
-@settings(max_examples=40)
+@settings(max_examples=depth(14, long=40))
 @given(cases())
 def test_what_a_plan_says_is_served_is_served_with_equal_answers(engine, case):
     selection = case.plan()
@@ -118,7 +119,7 @@ def test_plans_of_the_law_choose_views_that_serve():
     assert sum(map(bool, counts)) > len(counts) / 3
 
 
-@settings(max_examples=15)
+@settings(max_examples=depth(5, long=15))
 @given(cases(), st.lists(st.floats(0, 2), min_size=2, max_size=4))
 def test_a_larger_budget_keeps_all_views_of_a_smaller_one(case, budgets):
     plans = [case.plan(budget) for budget in sorted(budgets)]
@@ -131,14 +132,16 @@ def test_a_larger_budget_keeps_all_views_of_a_smaller_one(case, budgets):
         assert each.chosen.score.size <= each.options.budget * each.objective.base_size
 
 
-@settings(max_examples=10)
+@settings(max_examples=depth(4, long=10))
 @given(cases())
 def test_plans_are_deterministic(case):
     assert case.plan().text() == case.plan().text()
 
 
 @settings(
-    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=depth(2, long=5),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(cases(), st.data())
 def test_chosen_views_are_built_and_kept(tmp_path_factory, case, data):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hornbeam_server.viewselect.forest import ForestSearch
 from hornbeam_server.viewselect.paper import paper_forest
 from hornbeam_server.viewselect.select import keep_budget, keep_paying, select_views
+from tests.depth import depth
 from tests.strategies import schemas
 from tests.viewselect.viewselect_world import World
 
@@ -88,7 +89,7 @@ def check_views(parents, views):
 
 
 @given(worlds(), st.data())
-@settings(max_examples=60)
+@settings(max_examples=depth(20, long=60))
 def test_views_of_both_methods_are_paths_of_their_forests(world, data):
     roots = _roots(data, world)
     paper = paper_forest(world.graph, sorted(roots or ()))
@@ -101,7 +102,7 @@ def test_views_of_both_methods_are_paths_of_their_forests(world, data):
 
 
 @given(worlds(), st.data())
-@settings(max_examples=60)
+@settings(max_examples=depth(20, long=60))
 def test_the_optimal_method_is_never_worse_than_the_paper(world, data):
     roots = _roots(data, world)
     paper = paper_forest(world.graph, sorted(roots or ()))
@@ -112,7 +113,7 @@ def test_the_optimal_method_is_never_worse_than_the_paper(world, data):
 
 
 @given(worlds(max_relations=5), st.data())
-@settings(max_examples=40)
+@settings(max_examples=depth(14, long=40))
 def test_best_equals_brute_force_over_all_forests(world, data):
     """Brute force tries, for every relation, each edge of the graph (joined or not) and no edge."""
     roots = _roots(data, world)
@@ -143,7 +144,7 @@ def _allowed(edge, choice, roots):
 
 
 @given(worlds(longest=2))
-@settings(max_examples=60)
+@settings(max_examples=depth(20, long=60))
 def test_best_edges_are_optimal_when_views_join_two_relations(world):
     """In this additive case, each relation's best edge is optimal without a search."""
     search = ForestSearch(world.graph, world.objective, None)
@@ -152,7 +153,7 @@ def test_best_edges_are_optimal_when_views_join_two_relations(world):
 
 
 @given(worlds(), st.lists(st.floats(0, 5), min_size=2, max_size=4))
-@settings(max_examples=40)
+@settings(max_examples=depth(14, long=40))
 def test_a_larger_budget_keeps_all_views_of_a_smaller_one(world, budgets):
     search = ForestSearch(world.graph, world.objective, None)
     selection = search.selection(search.best())

@@ -25,6 +25,7 @@ from hornbeam_server.schema.model import Schema
 from hornbeam_server.viewselect.indexes import base_indexes
 from hornbeam_server.viewselect.pricing import readable_catalog
 from hornbeam_server.viewselect.watch import MAX_EFFORT, Watch
+from tests.depth import depth
 from tests.star_world import schema, workload
 from tests.viewselect.viewselect_world import TPCW, TPCW_WORKLOAD, World
 
@@ -55,7 +56,7 @@ def exact_order(catalog: Catalog, block: Block, looked_up: bool) -> tuple[Access
     return tuple(min(map(steps, beginnings), key=lambda found: sum(s.cost for s in found)))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=depth(8, long=25))
 @given(st.integers(0, 10_000), st.booleans(), st.data())
 def test_joins_are_ordered_like_a_search_without_a_cache(seed, looked_up, data):
     world = World(schema(seed), workload(2, seed, 9))

@@ -27,7 +27,7 @@ from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import LayoutCodec
 from hornbeam_server.storage.log.following import final_segment
 from hornbeam_server.storage.snapshot import RowVersion
-from tests.duckdb_oracle import connect
+from tests.duckdb_oracle import without_tables
 
 PARTS = 3
 DUCKDB, LOOPS, MIXED = -1, 1 << 60, 2
@@ -237,7 +237,20 @@ class World:
 
     def answers(self, over_views=False):
         """Answer each view's SELECT over the base rows, or as declared over the views' rows."""
-        database = connect()
+        found = {}
+        with without_tables() as database:
+            self._fill(database, over_views)
+            for name, program in self.programs.items():
+                sql = duckdb_sql(parse(self.sqls[name])) if over_views else program.sql
+                answer = database.sql(sql)
+                types = [column_type(type_) for type_ in answer.types]
+                types = with_labels(types, [column.type for column in program.columns])
+                batches = answer.to_arrow_table().to_batches()
+                found[name] = types, [r for b in batches for r in from_record_batch(b, types)]
+        return found
+
+    def _fill(self, database, over_views):
+        """Create the relations, with `over_views` also the views, as tables with their rows."""
         tables = {name: relation.visible for name, relation in self.relations.items()}
         if over_views:
             tables |= {name: program.columns for name, program in self.programs.items()}
@@ -251,15 +264,6 @@ class World:
             database.execute(f'CREATE TABLE "{name}" ({typed})')
             database.register("given", to_record_batch(columns, stored))
             database.execute(f'INSERT INTO "{name}" SELECT * FROM given')
-        found = {}
-        for name, program in self.programs.items():
-            answer = database.sql(duckdb_sql(parse(self.sqls[name])) if over_views else program.sql)
-            types = [column_type(type_) for type_ in answer.types]
-            types = with_labels(types, [column.type for column in program.columns])
-            batches = answer.to_arrow_table().to_batches()
-            found[name] = types, [r for b in batches for r in from_record_batch(b, types)]
-        database.close()
-        return found
 
 
 def shown(rows):

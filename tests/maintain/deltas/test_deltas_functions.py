@@ -12,6 +12,7 @@ from hornbeam_server.maintain.immediate.projected import define_any, projected_p
 from hornbeam_server.query.dialect.value_functions import CALLED
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import DeclaredView, Refresh
+from tests.depth import depth
 from tests.maintain.deltas.deltas_world import World, catalog_of
 
 DDL = """CREATE TABLE p (i INT PRIMARY KEY, t TEXT, n INT, d DECIMAL(12,3), f DOUBLE, y BYTEA,
@@ -107,13 +108,13 @@ def views(draw, calls):
     }
 
 
-@settings(max_examples=15)
+@settings(max_examples=depth(8, long=15))
 @given(st.data())
 def test_views_over_functions_equal_duckdb(data):
     require_kept(data, IN_LOOPS)
 
 
-@settings(max_examples=5)
+@settings(max_examples=depth(3, long=5))
 @given(st.data())
 def test_views_over_regular_expressions_equal_duckdb(data):
     require_kept(data, MATCHES)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hornbeam_server.maintain.deltas.program import compile_view
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.model import DeclaredView
+from tests.depth import depth
 from tests.maintain.deltas.deltas_draw import Queries, draw_catalog, draw_writes
 from tests.maintain.deltas.deltas_world import World
 
@@ -29,7 +30,7 @@ def draw_views(random, catalog):
     raise AssertionError("hardly any SELECT can be kept")
 
 
-@settings(max_examples=12)
+@settings(max_examples=depth(5, long=12))
 @given(seed=st.integers(0, 1 << 32))
 def test_views_equal_duckdbs_answers_after_every_batch(seed):
     random = Random(seed)

@@ -20,6 +20,7 @@ from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import DeclaredView
 from hornbeam_server.schema.types import ColumnType, Kind
 from hornbeam_server.schema.views import DeferredView
+from tests.depth import depth
 from tests.maintain.deltas.deltas_world import World, catalog_of
 
 DDL = """
@@ -154,7 +155,7 @@ def values_of(type_):
     return st.floats(-9, 9) | st.sampled_from([float("nan"), float("inf")])
 
 
-@settings(max_examples=60)
+@settings(max_examples=depth(20, long=60))
 @given(data=st.data(), low=KINDS, high=KINDS, target=KINDS)
 def test_merged_ranges_have_every_value_between_the_limits_and_do_not_overlap(
     data, low, high, target

@@ -20,7 +20,8 @@ from hornbeam_server.maintain.deltas.relations import Field, evaluate, from_rows
 from hornbeam_server.maintain.deltas.rows import inputs
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.types import ColumnType, Kind
-from tests.duckdb_oracle import connect
+from tests.depth import depth
+from tests.duckdb_oracle import without_tables
 from tests.maintain.deltas.deltas_world import DUCKDB, LOOPS, World, catalog_of
 
 DDL = """
@@ -139,7 +140,7 @@ NUMBERS = st.one_of(
 TARGETS = [INTEGER, BIGINT, decimal(9, 2), decimal(12, 0), decimal(5, 3), decimal(38, 3)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=depth(20, long=60))
 @given(st.lists(NUMBERS, max_size=20), st.sampled_from(TARGETS))
 def test_keys_are_what_try_cast_makes_of_them(numbers, target):
     given_type = decimal(38, 3)
@@ -189,7 +190,7 @@ def test_bounds_of_doubles_are_spread():
 SCALES = [0, 2, 9, 38]
 
 
-@settings(max_examples=30)
+@settings(max_examples=depth(12, long=30))
 @given(st.integers(0, 1 << 32), st.sampled_from(SCALES))
 def test_sums_become_the_same_doubles(seed, scale):
     random, unit = Random(seed), 10**scale
@@ -202,7 +203,7 @@ def test_sums_become_the_same_doubles(seed, scale):
     sums = [D(n).scaleb(-scale, exact) for n in numbers if abs(n) < 10**38]
     table = pa.table({"x": pa.array(sums, pa.decimal128(38, scale))})
     for duck in (f"DECIMAL(38,{scale})", *(["HUGEINT"] if not scale else [])):
-        with connect() as database:
+        with without_tables() as database:
             database.register("sums", table)
             found = database.execute(f"SELECT x::{duck}::DOUBLE FROM sums").fetchall()
         assert [float(total) for total in sums] == [double for (double,) in found]
