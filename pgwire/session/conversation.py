@@ -185,7 +185,7 @@ class Conversation:
             await self._run(portal, incoming, alone=alone, keep=False)
         if portal.outcome is not None:
             portal.fields = portal.outcome.fields
-        else:
+        elif not portal.prepared.statement.returns_no_rows:
             portal.fields = (await self._described(portal.prepared)).fields
         fields = portal.fields
         self._put_fields(fields, () if fields is None else portal.formats(len(fields)))

@@ -39,6 +39,11 @@ class Statement(NamedTuple):
     settings: tuple[Setting, ...] = ()
     only_settings: frozenset[int] = frozenset()
 
+    @property
+    def returns_no_rows(self) -> bool:
+        """Is it a write without RETURNING?"""
+        return self.kind is Kind.WRITE and "returning" not in self.sql.lower()
+
     def given_position(self, position: int) -> int:
         """The position in the text of the client of a character of `sql`, both counted from 1."""
         return position - sum(more for behind, more in self.longer if behind < position)

@@ -23,6 +23,7 @@ SETTINGS = {
     "integer_datetimes": ("on", "Timestamps are integers of microseconds."),
     "IntervalStyle": ("postgres", "The form of intervals as text."),
     "lc_collate": ("C", "Text is ordered by code point."),
+    "max_index_keys": ("32", "Columns of a key that drivers look for."),
     "search_path": (PUBLIC, "The schemas of names without a schema."),
     "server_encoding": ("UTF8", "The encoding of stored text."),
     "server_version": (POSTGRESQL, "The version of PostgreSQL whose SQL this is."),
