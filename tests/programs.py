@@ -58,8 +58,8 @@ def _has_java() -> bool:
 PROGRAMS = (
     Program("spin", "the models of the protocols", ("spin",), lambda: _has("spin")),
     Program("gcc", "the models of the protocols", ("gcc", "libc6-dev"), lambda: _has("gcc")),
-    Program("Java 17", "HBase and Spark", ("openjdk-17-jdk-headless",), _has_java),
-    Program("Maven", "HBase", ("maven",), lambda: _has("mvn")),
+    Program("Java 17", "HBase, Spark and JDBC", ("openjdk-17-jdk-headless",), _has_java),
+    Program("Maven", "HBase and JDBC", ("maven",), lambda: _has("mvn")),
     Program("psql", "PostgreSQL's protocol", ("postgresql-client",), lambda: _has("psql")),
 )
 
