@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from hornbeam_server.api.rest.streams import ARROW
 from tests.api.api_world import world
+from tests.depth import depth
 from tests.fuzz.faulty_world import faulty_world
 from tests.fuzz.fuzz_shop import DDL, READS, SEED, WRITES, times
 from tests.fuzz.rest_fuzz import FAILING, LIMITS, SOUND, set_up, until_all_has_failed
@@ -132,13 +133,13 @@ def check(shop, path, body, headers=None):
     return json.loads(response.text, parse_constant=pytest.fail)
 
 
-@times(80)
+@times(depth(40, long=80))
 @given(body=st.one_of(TRANSACTION, ANY))
 def test_any_transaction_body_gets_an_answer_or_a_problem(shop, body):
     check(shop, "/v1/transactions", body)
 
 
-@times(300)
+@times(depth(100, long=300))
 @given(statements=st.lists(RIGHT, min_size=1, max_size=3), key=st.none() | KEY.map(str))
 def test_valid_transactions_get_an_answer_or_a_problem(shop, statements, key):
     headers = {} if key is None else {"Idempotency-Key": key}
@@ -148,13 +149,13 @@ def test_valid_transactions_get_an_answer_or_a_problem(shop, statements, key):
         check(shop, "/v1/query", read)
 
 
-@times(80)
+@times(depth(40, long=80))
 @given(body=st.one_of(QUERY, ANY))
 def test_any_query_body_gets_an_answer_or_a_problem(shop, body):
     check(shop, "/v1/query", body)
 
 
-@times(40)
+@times(depth(20, long=40))
 @given(sql=SQL, ddl=DDLS)
 def test_any_explain_and_plan_body_gets_an_answer_or_a_problem(shop, sql, ddl):
     check(shop, "/v1/explain", {"sql": sql})
@@ -180,7 +181,7 @@ LOADS = st.sampled_from(
 )
 
 
-@times(300)
+@times(depth(100, long=300))
 @given(load=LOADS.flatmap(lambda it: st.tuples(st.just(it[0]), garbled_bytes(st.just(it[1])))))
 def test_garbled_loads_get_an_answer_or_a_problem(shop, load):
     media_type, content = load

@@ -14,6 +14,7 @@ from hornbeam_server.api.rest.authorization import Named, named_in
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import SqlError
+from tests.depth import depth
 from tests.fuzz.fuzz_shop import DDL, READS, times
 
 SCHEMA = load_ddl(DDL, "<ddl>")
@@ -68,7 +69,7 @@ def oracle():
 
 
 def test_every_table_that_a_query_reads_is_named(oracle):
-    @times(400)
+    @times(depth(150, long=400))
     @given(QUERIES)
     def law(sql):
         try:
@@ -89,7 +90,7 @@ def test_every_table_that_a_query_reads_is_named(oracle):
 
     law.compared = 0
     law()
-    assert law.compared > 200
+    assert law.compared > depth(75, long=200)
 
 
 @pytest.mark.parametrize("sql", READS)
