@@ -7,49 +7,16 @@ import signal
 import subprocess
 import sys
 import time
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hornbeam_server.api.supervisor import Supervisor
+from tests.api.sleeper import FINAL, Sleeper
 from tests.query.test_workers import alive, wait_until
 
 ROOT = Path(__file__).parents[2]
-FINAL = 78
-
-
-class Sleeper:
-    """Writes its process id into a file, says that it works, and waits for a signal or the end of
-    the supervisor."""
-
-    def __init__(self, folder: Path, *, codes: tuple[int, ...] = ()) -> None:
-        self.folder = folder
-        self.codes = codes
-        """Exit codes of the first processes of worker 1, which end by themselves."""
-
-    def __call__(self, number: int, supervisor: Connection) -> None:
-        signal.signal(signal.SIGHUP, lambda *_: self.note(number, "renewed"))
-        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-        begun = len(self.processes(number))
-        self.note(number, str(os.getpid()))
-        if number == 1 and begun < len(self.codes):
-            os._exit(self.codes[begun])
-        supervisor.send(None)
-        supervisor.poll(None)
-        self.note(number, "alone")
-
-    def note(self, number: int, text: str) -> None:
-        with (self.folder / str(number)).open("a") as file:
-            file.write(f"{text}\n")
-
-    def notes(self, number: int) -> list[str]:
-        file = self.folder / str(number)
-        return file.read_text().split() if file.exists() else []
-
-    def processes(self, number: int) -> list[int]:
-        return [int(note) for note in self.notes(number) if note.isdecimal()]
 
 
 _MAIN = """
@@ -57,7 +24,7 @@ import asyncio, sys
 from pathlib import Path
 from hornbeam_server.api.supervisor import Supervisor
 from hornbeam_server.node import logging_setup
-from tests.api.test_api_supervisor import FINAL, Sleeper
+from tests.api.sleeper import FINAL, Sleeper
 logging_setup.configure("error")
 codes = tuple(map(int, sys.argv[2:]))
 work = Sleeper(Path(sys.argv[1]), codes=codes)
