@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from functools import partial
+from functools import lru_cache, partial
 
 from hornbeam_server.query.expressions.declared import (
     compile_check,
@@ -18,6 +18,7 @@ from hornbeam_server.query.expressions.declared import (
     compile_key,
     row_condition,
 )
+from hornbeam_server.schema.catalog import RELATIONS
 from hornbeam_server.schema.counters import sequence_names
 from hornbeam_server.schema.ddl.load import Reading
 from hornbeam_server.schema.domains import relation_of
@@ -54,6 +55,29 @@ def _domain(domain: Domain, reading: Reading) -> Domain:
 
 
 def _relation(relation: Relation, reading: Reading) -> Relation:
+    try:
+        _require_valid(relation)
+        for column in default_expressions(relation):
+            _require_sequences(column, reading.schema)
+    except SqlError:
+        return _without_invalid(relation, reading)
+    return relation
+
+
+@lru_cache(RELATIONS)
+def _require_valid(relation: Relation) -> None:
+    """Compile the expressions of a relation; raises the SqlError of an invalid one. A change of the
+    schema leaves nearly all relations as they are, so valid ones are not compiled again."""
+    for check in relation.checks:
+        compile_check(check, relation)
+    for column in relation.generated:
+        compile_generated(column, relation)
+    for column in default_expressions(relation):
+        compile_default(column, relation).check()
+
+
+def _without_invalid(relation: Relation, reading: Reading) -> Relation:
+    """The relation without its invalid expressions, each of which is a problem of the file."""
     name = relation.name
     checks = tuple(
         check
