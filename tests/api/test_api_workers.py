@@ -52,9 +52,9 @@ def test_a_write_that_needs_too_much_memory_is_refused(shop):
 
 
 def test_uninterruptible_statements_do_not_block_others(shop):
-    """Four slow statements with a limit of 12 s share two places."""
+    """Four slow statements with a limit of 8 s share two places."""
     with ThreadPoolExecutor(4) as clients:
-        slow = [clients.submit(ask, shop, SLOW, 12_000) for _ in range(4)]
+        slow = [clients.submit(ask, shop, SLOW, 8_000) for _ in range(4)]
         time.sleep(1.5)
         for _ in range(3):
             assert ask(shop, SMALL).json()["rows"] == [[10]]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hornbeam.exchange import Request
 from hornbeam.http1 import HEAD_BYTES, AnswerReader, Garbled, request_bytes
+from tests.depth import depth
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -105,7 +106,7 @@ def answers(draw: st.DrawFn) -> tuple[bytes, bytes]:
     return interim + b"\r\n".join(lines) + b"\r\n\r\n" + text, body
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=depth(130, long=400), deadline=None)
 @given(answers(), st.lists(st.integers(0, 2_000), max_size=8))
 def test_an_answer_is_read_as_by_the_standard_library(answer, cuts):
     data, body = answer
@@ -115,7 +116,7 @@ def test_an_answer_is_read_as_by_the_standard_library(answer, cuts):
     assert found.body == body
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=depth(70, long=200), deadline=None)
 @given(answers(), st.integers(0, 2_000))
 def test_an_answer_that_is_cut_off_is_never_whole(answer, cut):
     data, _ = answer
@@ -123,7 +124,7 @@ def test_an_answer_that_is_cut_off_is_never_whole(answer, cut):
         assert by_reader(data[:cut]) is None
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=depth(200, long=600), deadline=None)
 @given(answers(), st.lists(st.tuples(st.integers(0, 2_000), st.binary(max_size=3)), max_size=4))
 @example((OK + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\nabc", b""), [])
 @example((OK + b"Content-Length: +2\r\n\r\nab", b""), [])

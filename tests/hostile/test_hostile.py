@@ -17,6 +17,7 @@ from itertools import pairwise
 
 import pytest
 
+from tests.depth import depth
 from tests.hostile.hostile_bodies import BODIES, SCHEMAS, TEXTS
 from tests.hostile.hostile_clients import Sent, send
 from tests.hostile.hostile_families import FAMILIES, MEMORY, RESULTS, TIME, WRITES, attack
@@ -55,7 +56,10 @@ def folder(tmp_path):
 @pytest.mark.alone
 @pytest.mark.timeout(300)
 def test_a_server_keeps_its_bounds_under_a_short_attack(folder):
-    plan = Plan(seconds=20, clients=3, longest_s=2, patience_s=20, calm_s=3, address_space=8 * GB)
+    seconds = depth(12, long=20)
+    plan = Plan(
+        seconds=seconds, clients=3, longest_s=2, patience_s=20, calm_s=3, address_space=8 * GB
+    )
     outcome = besieged(plan, folder)
     before = milliseconds(phases(outcome, outcome.asked[READ])["before"], 0.99)
     bounds = Bounds(max(READ_P99_MS, TIMES * before), RSS_MB)

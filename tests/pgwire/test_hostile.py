@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hornbeam_server.pgwire.codec import answers
+from tests.depth import depth
 from tests.pgwire.conftest import settled
 
 START = struct.pack("!ii", 8 + 28, 3 << 16) + b"user\0x\0database\0hornbeam\0\0"
@@ -159,7 +160,7 @@ MESSAGES = st.sampled_from(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=depth(20, long=60))
 @given(st.lists(MESSAGES, max_size=12))
 def test_any_order_of_messages_is_answered_and_ends_ready(wire, messages):
     with connected(wire) as raw:
