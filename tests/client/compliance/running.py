@@ -13,6 +13,8 @@ from pathlib import Path
 from sqlalchemy import create_engine
 from sqlalchemy.schema import CreateSchema
 
+from tests.depth import depth
+
 ROOT = Path(__file__).parents[3]
 _BROKEN = re.compile(
     r"^(?:FAILED|ERROR) \S*?::(\w+?)_hornbeam\+\w+::(.*?)(?: - .*)?$", re.MULTILINE
@@ -20,6 +22,8 @@ _BROKEN = re.compile(
 _PASSED = re.compile(r"(\d+) passed")
 _SCHEMAS = ("test_schema", "test_schema_2")
 """The suite expects them."""
+CASES = depth(16, long=1_000)
+"""Maximum number of cases of a test. A few tests have up to 170, which differ little."""
 _SETTINGS = """[sqla_testing]
 requirement_cls=tests.client.compliance.requirements:Requirements
 profile_file=profiles.txt
@@ -48,6 +52,7 @@ def run_suite(folder: Path, url: str, part: str, *, only: str = "") -> Outcome:
     (folder / "test_suite.py").write_text(f"from {part} import *\n")
     arguments = [
         *("-q", "-p", "no:cacheprovider", "-n", "0", "--tb=short", "--rootdir", str(folder)),
+        *("-p", "tests.client.compliance.sampling", "--cases", str(CASES)),
         *("--dburi", url, "-k", only, "test_suite.py"),
     ]
     done = subprocess.run(
