@@ -1,10 +1,11 @@
 """Nodes keep live views while they crash, freeze and are replaced (`workload_live.py`)."""
 
+from tests.depth import depth
 from tests.sim.test_simulation import simulated
 
 
 def test_live_views_have_the_rows_of_every_snapshot_that_they_show():
-    runs = ("--seeds", 1, "--transactions", 100, "--workload", "live")
+    runs = ("--seeds", 1, "--transactions", depth(40, long=100), "--workload", "live")
     for nodes in (1, 2, 3):
         totals = simulated(*runs, "--first-seed", 10 * nodes, "--nodes", nodes)
         assert totals["failures"] == []

@@ -9,6 +9,7 @@ from hornbeam_server.schema.errors import Unavailable
 from hornbeam_server.storage.simulated.chaos import Chaos, Fault, Profile
 from hornbeam_server.storage.simulated.loop import run_simulated
 from hornbeam_server.storage.simulated.peers import SILENCE_S, SimulatedNetwork, SimulatedPeers
+from tests.depth import depth
 from tests.virtual_time import in_virtual_time
 
 FAULTS = Profile(
@@ -255,7 +256,7 @@ class World:
         return found
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(depth(10, long=30)))
 def test_messages_begin_in_order_and_only_a_tail_is_lost(seed):
     async def scenario():
         world = World(seed)
