@@ -27,6 +27,7 @@ from hornbeam_server.txlayer.commit.failpoints import Step
 from hornbeam_server.txlayer.ddl.numbering import tables_of
 from tests.crash.crash_points_kinds import KINDS, Kind
 from tests.crash.crash_points_world import Life, Work, World, left, live
+from tests.depth import depth
 from tests.sim.shared_work import shared_work
 from tests.txlayer.database_world import run_all, settled, stored_rows
 from tests.txlayer.test_transactions_statements import FILL
@@ -40,8 +41,13 @@ IDLE_S = 10
 APART = 5
 """Turns of the event loop between requests: the second batch is logged before the first is
 applied."""
+EVERY_IMAGE = bool(depth(0, long=1))
+"""Recoveries are cut from every image. Otherwise, of images that recover over the same points to
+the same result, from the first one."""
 KIND = {kind.name: kind for kind in KINDS}
 Contents = dict[str, Counter]
+Course = tuple[tuple[str, ...], frozenset[int], int | None]
+"""The points of a recovery, its result, and the fate of the machine before it."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +135,7 @@ class Case:
         self.whole = live(World.of(self.image), self.work)
         self._verdicts: dict[bytes, Verdict] = {}
         self._cut_recoveries: dict[tuple[bytes, int], tuple[bytes, Life]] = {}
+        self._courses: set[Course] = set()
         self.crashes = 0
         self.crashed_at: set[str] = set()
         self.crashed_at_in_recovery: set[str] = set()
@@ -250,6 +257,10 @@ class Case:
     def _crash_in_recovery(
         self, image: bytes, reported: Reported, verdict: Verdict, machine: int | None
     ) -> None:
+        course = verdict.recovery, verdict.happened, machine
+        if course in self._courses and not EVERY_IMAGE:
+            return
+        self._courses.add(course)
         for point, name in enumerate(verdict.recovery):
             if isinstance(name, Step):
                 self.crashed_at_in_recovery.add(name)
