@@ -5,12 +5,8 @@ import sys
 import pytest
 from pyspark.sql import SparkSession
 
-from hornbeam_server.cluster.configuration import QUICK_COMPILER
 from hornbeam_server.pipeline.sources.reader import register
-
-QUICK_JAVA = f"{QUICK_COMPILER} -XX:+UseSerialGC"
-"""Options of Spark's JVM. It lives so briefly that the second compiler costs more than it saves:
-with these options the JVM takes 33 s of processor time instead of 58 for some forty small jobs."""
+from tests.pipeline.spark_here import QUICK_JAVA
 
 
 @pytest.fixture(scope="session")

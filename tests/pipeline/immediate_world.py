@@ -93,24 +93,23 @@ def node_of(world: World) -> Iterator[Transport]:
 @contextmanager
 def writing(world: World, pause_s: float = 0.02) -> Iterator[list[int]]:
     """Run a writer that changes groups in every way, in at least 20 transactions. Gives their
-    timestamps."""
+    timestamps. Each statement is planned once: the values are parameters."""
     stop = threading.Event()
     failed: list[str] = []
     commits: list[int] = []
 
     def write() -> None:
         for n in range(100_000):
-            statements = [
-                {"sql": f"UPDATE sale SET s_id = {n % SHOPS} WHERE id = {n * 7 % SALES}"},
-                {"sql": f"UPDATE sale SET price = {n % 60}.5 WHERE id = {n * 5 % SALES}"},
-                {"sql": f"DELETE FROM sale WHERE id = {n * 11 % SALES}"},
-                {
-                    "sql": f"INSERT INTO sale VALUES ({next(_new)}, {n % SHOPS},"
-                    f" DATE '2026-02-{n % 28 + 1:02}', {n % 9})"
-                },
-                {"sql": f"UPDATE shop SET city = 'c{n % 6}' WHERE s_id = {n % SHOPS}"},
-                {"sql": f"UPDATE sale SET s_id = NULL WHERE id = {n * 13 % SALES}"},
+            day = f"2026-02-{n % 28 + 1:02}"
+            work = [
+                ("UPDATE sale SET s_id = ? WHERE id = ?", n % SHOPS, n * 7 % SALES),
+                ("UPDATE sale SET price = ? WHERE id = ?", f"{n % 60}.5", n * 5 % SALES),
+                ("DELETE FROM sale WHERE id = ?", n * 11 % SALES),
+                ("INSERT INTO sale VALUES (?, ?, ?, ?)", next(_new), n % SHOPS, day, n % 9),
+                ("UPDATE shop SET city = ? WHERE s_id = ?", f"c{n % 6}", n % SHOPS),
+                ("UPDATE sale SET s_id = NULL WHERE id = ?", n * 13 % SALES),
             ]
+            statements = [{"sql": sql, "parameters": values} for sql, *values in work]
             answer = world.client.post("/v1/transactions", json={"statements": statements})
             if answer.status_code != 200:
                 failed.append(answer.text)

@@ -20,6 +20,7 @@ from hornbeam_server.pipeline.build.executor import Failed, attempt
 from hornbeam_server.pipeline.build.leader import begun
 from hornbeam_server.schema.errors import InvalidRequest, NotFound, Unavailable
 from tests.api.api_world import DDL, WORKLOAD, world
+from tests.pipeline.spark_here import QUICK_JAVA
 
 CUSTOMERS, ORDERS = 300, 3_000
 VIEW = "customer__orders"
@@ -83,13 +84,14 @@ def writing(shop):
 
     def write():
         for n in range(100_000):
-            statements = [
-                {"sql": f"UPDATE orders SET o_c_id = {n % 50} WHERE o_id = {n * 7 % ORDERS}"},
-                {"sql": f"DELETE FROM orders WHERE o_id = {n * 11 % ORDERS}"},
-                {"sql": f"INSERT INTO orders VALUES ({10_000 + n}, {n % 50}, 1)"},
-                {"sql": f"UPDATE customer SET c_name = 'n{n}' WHERE c_id = {n % CUSTOMERS}"},
-                {"sql": f"UPDATE orders SET o_c_id = NULL WHERE o_id = {n * 13 % ORDERS}"},
+            work = [
+                ("UPDATE orders SET o_c_id = ? WHERE o_id = ?", n % 50, n * 7 % ORDERS),
+                ("DELETE FROM orders WHERE o_id = ?", n * 11 % ORDERS),
+                ("INSERT INTO orders VALUES (?, ?, 1)", 10_000 + n, n % 50),
+                ("UPDATE customer SET c_name = ? WHERE c_id = ?", f"n{n}", n % CUSTOMERS),
+                ("UPDATE orders SET o_c_id = NULL WHERE o_id = ?", n * 13 % ORDERS),
             ]
+            statements = [{"sql": sql, "parameters": values} for sql, *values in work]
             answer = shop.client.post("/v1/transactions", json={"statements": statements})
             if answer.status_code != 200:
                 failed.append(answer.text)
@@ -310,7 +312,7 @@ def test_a_second_driver_continues_the_build_of_a_killed_one(spark, shop):
     )
     command = [sys.executable, "-c", script, "materialize", "--url", url_of(shop)]
     command += ["--master", "local[2]", "--rate", "800"]
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "JAVA_TOOL_OPTIONS": QUICK_JAVA}
     with writing(shop):
         first = subprocess.Popen(command, env=environment, start_new_session=True)
         while not any(build["scanned"] for build in builds(shop)):
