@@ -18,6 +18,7 @@ from itertools import pairwise
 import pytest
 
 from tests.depth import depth
+from tests.hostile import hostile_clients
 from tests.hostile.hostile_bodies import BODIES, SCHEMAS, TEXTS
 from tests.hostile.hostile_clients import Sent, send
 from tests.hostile.hostile_families import FAMILIES, MEMORY, RESULTS, TIME, WRITES, attack
@@ -301,7 +302,8 @@ def test_the_watch_observes_a_process_and_its_children():
         (Manner.UNREAD, "unread"),
     ],
 )
-def test_each_manner_ends_with_its_status(server, manner, status):
+def test_each_manner_ends_with_its_status(server, manner, status, monkeypatch):
+    monkeypatch.setattr(hostile_clients, "PAUSE_S", 0.1)
     sent = Attack("one", "x", QUERY, b'{"sql": "select 1"}', 1.0, manner=manner)
     assert send(_orders(Plan(), server, math.inf), sent, 0).status == status
 
@@ -314,7 +316,8 @@ def server(tmp_path_factory):
 
 
 @pytest.mark.alone
-def test_the_time_of_a_request_counts_from_the_end_of_its_body(server):
+def test_the_time_of_a_request_counts_from_the_end_of_its_body(server, monkeypatch):
+    monkeypatch.setattr(hostile_clients, "PAUSE_S", 0.3)
     sql = b'{"sql": "select 1", "timeout_ms": 1000}'
     sent = Attack("one", "x", QUERY, sql, 1.0, manner=Manner.SLOW)
     assert send(_orders(Plan(), server, math.inf), sent, 0).seconds < 2
