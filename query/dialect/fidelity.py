@@ -66,7 +66,7 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
     "localtimestamp": ("current_localtimestamp",),
     "?|": ("?", "|"),
     "?&": ("?", "&"),
-    "#-": ("#", "-"),
+    "#-": ("#",),
     "xor": ("#",),
     "sqrt": ("|/",),
     "cbrt": ("||/",),
