@@ -120,7 +120,7 @@ def test_without_rejects_the_first_bad_row_ends_the_load(
     path.write_text("a_id,a_name\n7,A\n8,\n")
     assert f"{path}:3: author.a_name must not be NULL" in run("load", "author", str(path))[2]
     path.write_text("a_id,a_name\n7,A\n1,B\n")
-    assert f"{path}:2-3: author has a row with this" in run("load", "author", str(path))[2]
+    assert f"{path}:3: author has a row with this" in run("load", "author", str(path))[2]
 
 
 def test_bad_rows_of_json_lines_and_parquet_are_rejected(

@@ -7,9 +7,11 @@ The phases are examples, boundary values of every field (coverage), random valid
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -65,11 +67,15 @@ class Found:
         return f"{dict(self.calls)} {dict(sorted(self.statuses.items()))}"
 
 
-def set_up(shop: World) -> None:
-    """Create the schema and the rows that the statements use."""
-    assert shop.apply(**PLAN).status_code == 200
-    for sql in ROWS:
-        assert shop.transact(sql).status_code == 200
+def set_up(shop: World, *, patient: bool = False) -> None:
+    """Create the schema and the rows that the statements use. A `patient` client repeats a request
+    that is refused since the node has lost its lease, as it may on a machine that stalls."""
+    for request in (partial(shop.apply, **PLAN), *(partial(shop.transact, sql) for sql in ROWS)):
+        answer = request()
+        while patient and answer.status_code == 503 and answer.json()["retryable"]:
+            time.sleep(0.1)
+            answer = request()
+        assert answer.status_code == 200, answer.text
 
 
 def until_all_has_failed(shop: World, services: Services) -> None:

@@ -107,7 +107,7 @@ def shop(request, tmp_path_factory):
             assert set(served.leaks().values()) == {0}
     else:
         with faulty_world(folder, SEED, **LIMITS) as (served, services):
-            set_up(served)
+            set_up(served, patient=True)
             served.allowed = FAILING
             served.run(services.unleash())
             yield served

@@ -60,7 +60,7 @@ def test_fuzzed_requests_with_a_key_get_documented_answers(tmp_path):
 
 def test_fuzzed_requests_get_documented_answers_while_services_fail(tmp_path):
     with faulty_world(tmp_path, SEED, **LIMITS) as (shop, services):
-        set_up(shop)
+        set_up(shop, patient=True)
         shop.run(services.unleash())
         found = fuzz(str(shop.client.base_url), allowed=FAILING, examples=RANDOMS, phases=RANDOM)
         until_all_has_failed(shop, services)
