@@ -518,7 +518,7 @@ def _relation(bound: BoundQuery, number: int | None, alias: str) -> str | None:
 def _target_tables(tree: exp.Expr) -> Sequence[exp.Table]:
     """The relations that a statement writes."""
     if isinstance(tree, exp.TruncateTable):
-        return list(nodes_of(tree, exp.Table))
+        return nodes_of(tree, exp.Table)
     if not isinstance(tree, _WRITES):
         return []
     inner = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this

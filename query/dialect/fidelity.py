@@ -99,7 +99,7 @@ def check(tokens: Sequence[Token], tree: exp.Expr, sql: str) -> None:
     if not lost and not added:
         return
     for type_, words in _FORMS.items():
-        number = sum(1 for _ in nodes_of(tree, type_))
+        number = len(nodes_of(tree, type_))
         lost.subtract(dict.fromkeys(words, number))
         added.subtract(dict.fromkeys(words, number))
     missing = {word for word, count in lost.items() if count > 0}

@@ -432,7 +432,7 @@ def _with_queries(
 
 def _compare_values(tree: exp.Expr) -> None:
     """Replace comparisons of rows by comparisons of their values."""
-    comparisons: list[exp.Expr] = list(nodes_of(tree, *_OF_ROWS))
+    comparisons: list[exp.Expr] = nodes_of(tree, *_OF_ROWS)
     for node in comparisons:
         if not isinstance(node.parent, exp.Update | exp.OnConflict):  # an assignment
             found = _taken_apart(node)

@@ -79,7 +79,7 @@ def _filled(template: str, values: Mapping[str, exp.Expr]) -> exp.Expr:
     """The template with the values of its names; its tables have an alias that no other has."""
     tree = expression(template.strip()).copy()
     alias = exp.to_identifier(f"texts {next(_names) % 1_000_000}", quoted=True)
-    columns, tables = [*nodes_of(tree, exp.Column)], [*nodes_of(tree, exp.Table)]
+    columns, tables = nodes_of(tree, exp.Column), nodes_of(tree, exp.Table)
     for table in tables:
         table.args["alias"].set("this", alias.copy())
     for column in columns:

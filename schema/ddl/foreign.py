@@ -257,7 +257,7 @@ def _make_create_readable(statement: Statement, tree: exp.Create, drafts: Drafts
             note_of_beginnings(statement.place(statement.start).line, drafts)
         return
     properties = tree.args.get("properties")
-    if properties is not None and not list(nodes_of(properties, exp.TemporaryProperty)):
+    if properties is not None and not nodes_of(properties, exp.TemporaryProperty):
         tree.set("properties", None)
     if isinstance(tree.this, exp.Schema):
         table = statement.table(tree.this.this)
