@@ -31,7 +31,7 @@ BOTH := tests/storage/test_storage_rows.py tests/storage/test_storage_snapshot.p
 # Without compiled modules each process takes twice as long to start, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo speedups test-speedups demo-cluster demo-spark test test-long test-quick check docs postgres-answers catalogue-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-subscribers bench-live bench-cluster bench-nodes bench-spark bench-spark-cluster bench-nations bench-peers lock clean
+.PHONY: demo speedups test-speedups demo-cluster demo-spark test test-long test-quick check docs console-pictures postgres-answers catalogue-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-subscribers bench-live bench-cluster bench-nodes bench-spark bench-spark-cluster bench-nations bench-peers lock clean
 
 # A copy without symbolic links (a zip, core.symlinks=false) has files with their targets: `ln` restores them.
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
@@ -113,6 +113,9 @@ catalogue-answers: $(PEERS)  ## record PostgreSQL's system catalog and its answe
 
 sqllogic: $(READY)  ## run the tests of DuckDB, SQLite, RisingLight, RisingWave, CockroachDB and PostgreSQL: CORPUS=DuckDB, ONLY=pattern
 	@$(BIN)/python -m tests.sqllogic $(addprefix --corpus ,$(CORPUS)) $(addprefix --only ,$(ONLY))
+
+console-pictures: $(READY)  ## screenshots of the console for the documentation, of a server of the demo's database: URL=http://127.0.0.1:8780
+	@$(BIN)/python -m tests.console.screenshots $(or $(URL),http://127.0.0.1:8780)
 
 published: $(PEERS)  ## import published files (Chinook, Northwind, Sakila, Employees) and compare with PostgreSQL: FILES="sakila pagila"
 	@$(BIN)/python -m tests.published $(FILES) $(if $(FILES),,--write)

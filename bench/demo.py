@@ -157,7 +157,7 @@ async def run(options: DemoOptions, console: Console) -> int:
     console.print(
         f"All tables and the whole plan: {options.folder}/report.txt, report.json, trees.svg\n"
         f"To explore it: make serve DATA={options.folder}/database, then open"
-        " http://127.0.0.1:8780/docs",
+        " http://127.0.0.1:8780/",
         highlight=False,
     )
     return 1 if result.differences or measured.errors else 0

@@ -378,5 +378,16 @@ class Database:
             "views": {name: self.catalog.state[name].value for name in self.catalog.all_views},
             "builds": [build.document() for build in self.keeper.builds.values()],
             "loading": [] if self.catalog.load is None else list(self.catalog.load.relations),
+            "verified": [
+                {
+                    "name": name,
+                    "kind": kind,
+                    "snapshot": last.snapshot,
+                    "rows": last.checked.rows,
+                    "differences": last.checked.differences,
+                    "repaired": last.checked.repaired,
+                }
+                for (kind, name), last in self.verification.last.items()
+            ],
             "nodes": None if member is None else member.status(await member.words()),
         }

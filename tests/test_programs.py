@@ -12,7 +12,7 @@ from tests import programs
 @pytest.fixture
 def machine(monkeypatch):
     """A machine without spin and Go. It records commands; `install` adds both if `works`."""
-    state = {"there": {"gcc", "Java 17", "Maven", "psql"}, "run": [], "works": True}
+    state = {"there": {"gcc", "Java 17", "Maven", "psql", "Chromium"}, "run": [], "works": True}
 
     def run(command):
         state["run"].append(list(command))

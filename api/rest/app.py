@@ -24,6 +24,7 @@ from hornbeam_server.api.rest.middleware import Guard
 from hornbeam_server.api.rest.occupancy import Occupancy
 from hornbeam_server.api.rest.routes import (
     builds,
+    console,
     exports,
     groups,
     health,
@@ -50,7 +51,7 @@ from hornbeam_server.node.settings import Settings
 
 ROUTERS = (
     *(queries, transactions, schema, upkeep, subscriptions),
-    *(exports, builds, groups, keys, health, pages),
+    *(exports, builds, groups, keys, health, pages, console),
 )
 """Routes are matched in this order, each by a regular expression: the most frequent ones first."""
 

@@ -15,6 +15,7 @@ import math
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hornbeam_server.api.rest import problems
+from hornbeam_server.api.rest.console_files import CONSOLE_PATHS
 from hornbeam_server.api.rest.occupancy import LASTING, Occupancy
 from hornbeam_server.api.security.api_keys import (
     ID,
@@ -47,6 +48,7 @@ OPEN = frozenset(
         "/docs/start.js",
         "/docs/swagger-ui-bundle.js",
         "/docs/swagger-ui.css",
+        *CONSOLE_PATHS,
     }
 )
 """Routes that need no API key: they show nothing that is stored."""

@@ -195,6 +195,9 @@ def shown_status(
                     for name, value in document[part].items()
                     if sees(principal, catalog, name)
                 }
+        document["verified"] = [
+            last for last in document["verified"] if sees(principal, catalog, last["name"])
+        ]
         document["loading"] = [n for n in document["loading"] if sees(principal, catalog, n)]
         document["builds"] = [
             build for build in document["builds"] if sees(principal, catalog, build["name"])

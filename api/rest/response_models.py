@@ -296,6 +296,15 @@ class LogAnswer(Answer):
     )
 
 
+class VerifiedLast(Answer):
+    name: str = Field(examples=["customer__orders"])
+    kind: str = Field(examples=["view", "index", "foreign key", "CHECK"])
+    snapshot: int = Field(description="A commit timestamp: milliseconds since the epoch.")
+    rows: int
+    differences: int = Field(description="Rows that were not as they should be.")
+    repaired: int
+
+
 class Status(BaseModel):
     uptime_s: float
     data: str
@@ -314,6 +323,10 @@ class Status(BaseModel):
     views: dict[str, str]
     builds: list[dict[str, Any]]
     loading: list[str] = Field(description="Relations that an initial load is filling.")
+    verified: list[VerifiedLast] = Field(
+        description="The newest verification of each view, index, foreign key and CHECK by this"
+        " node, since it has started."
+    )
     nodes: dict[str, Any] | None = Field(description="Null for a database in a folder.")
     groups: list[dict[str, Any]] | None = Field(
         description="As of GET /v1/groups; null while the coordination service does not answer."

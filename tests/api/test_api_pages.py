@@ -38,7 +38,7 @@ def test_the_page_and_its_files_are_served(client, path):
     assert client.head(path).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/", *TYPES])
+@pytest.mark.parametrize("path", TYPES)
 def test_the_content_security_policy_is_strict(client, path):
     found = directives(client.get(path))
     assert found["default-src"] == "'none'"
@@ -58,14 +58,6 @@ def test_the_page_has_no_external_links_and_no_inline_script(client):
     assert "SwaggerUIBundle" in client.get("/docs/swagger-ui-bundle.js").text[:1_000]
 
 
-def test_the_root_redirects_to_the_page(client):
-    response = client.get("/")
-    assert response.status_code == 307
-    assert response.headers["location"] == "docs"
-    followed = client.get("/", follow_redirects=True)
-    assert (followed.url.path, followed.status_code) == ("/docs", 200)
-
-
 def test_there_is_no_other_page(client):
     for path in ("/redoc", "/docs/", "/docs/oauth2-redirect", "/docs/../api/app.py", "/docs/x.js"):
         assert client.get(path).status_code == 404
@@ -74,6 +66,6 @@ def test_there_is_no_other_page(client):
 
 def test_the_page_needs_no_key(tmp_path):
     with secure_world(tmp_path) as secured:
-        for path in ("/", *TYPES, "/openapi.json"):
+        for path in (*TYPES, "/openapi.json"):
             assert path in OPEN
-            assert secured.request(None, "GET", path).status_code in (200, 307)
+            assert secured.request(None, "GET", path).status_code == 200

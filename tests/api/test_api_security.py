@@ -68,7 +68,14 @@ ROUTES = {
     ("DELETE", "/v1/keys/{key_id}"): "admin",
 }
 """Every route with the minimum role that may call it. A route without a row here is an error."""
-PAGES = {"/", "/docs", "/docs/start.js", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css"}
+PAGES = {
+    "/",
+    "/console/{name}",
+    "/docs",
+    "/docs/start.js",
+    "/docs/swagger-ui-bundle.js",
+    "/docs/swagger-ui.css",
+}
 """Pages without authentication that the OpenAPI document leaves out."""
 OTHERS = {"/openapi.json"}
 """The remaining routes, which FastAPI serves without authentication."""

@@ -11,33 +11,15 @@ from importlib.resources import files
 from pathlib import Path
 
 from fastapi import Response
-from starlette.responses import FileResponse, RedirectResponse
+from starlette.responses import FileResponse
 
 from hornbeam_server.api.rest.dependencies import tagged
+from hornbeam_server.api.rest.page_headers import PAGE_HEADERS
 from hornbeam_server.api.security.roles import needs
 
 router = tagged("pages")
 PUBLIC = needs(None)
 _ASSETS = Path(str(files("fastapi_offline"))) / "static"
-_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self' data:",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    )
-)
-_HEADERS = {
-    "Content-Security-Policy": _POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-}
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -63,29 +45,23 @@ _START = """SwaggerUIBundle({
 """
 
 
-@router.get("/", include_in_schema=False, openapi_extra=PUBLIC)
-async def root() -> Response:
-    """Redirect to the page: there is no other start page."""
-    return RedirectResponse("docs", headers=_HEADERS)
-
-
 @router.get("/docs", include_in_schema=False, openapi_extra=PUBLIC)
 async def docs() -> Response:
-    return Response(_PAGE, media_type="text/html", headers=_HEADERS)
+    return Response(_PAGE, media_type="text/html", headers=PAGE_HEADERS)
 
 
 @router.get("/docs/start.js", include_in_schema=False, openapi_extra=PUBLIC)
 async def start() -> Response:
-    return Response(_START, media_type="text/javascript", headers=_HEADERS)
+    return Response(_START, media_type="text/javascript", headers=PAGE_HEADERS)
 
 
 @router.get("/docs/swagger-ui-bundle.js", include_in_schema=False, openapi_extra=PUBLIC)
 async def script() -> Response:
     return FileResponse(
-        _ASSETS / "swagger-ui-bundle.js", media_type="text/javascript", headers=_HEADERS
+        _ASSETS / "swagger-ui-bundle.js", media_type="text/javascript", headers=PAGE_HEADERS
     )
 
 
 @router.get("/docs/swagger-ui.css", include_in_schema=False, openapi_extra=PUBLIC)
 async def styles() -> Response:
-    return FileResponse(_ASSETS / "swagger-ui.css", media_type="text/css", headers=_HEADERS)
+    return FileResponse(_ASSETS / "swagger-ui.css", media_type="text/css", headers=PAGE_HEADERS)
