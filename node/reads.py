@@ -20,6 +20,7 @@ from hornbeam_server.query.engine import PreparedQuery, QueryStream
 from hornbeam_server.query.execution.measures import Measures, Measuring
 from hornbeam_server.query.explain import Explanation
 from hornbeam_server.query.parsing.sequence_calls import names_sequences
+from hornbeam_server.query.system.parts import showing
 from hornbeam_server.query.workers.processes import timed_out
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import (
@@ -99,6 +100,11 @@ class _Wanted:
     fresh: Freshness
     deadline: float
     numbers: Numbers
+    shown: frozenset[str] | None
+
+    def under(self, catalog: Catalog) -> Catalog:
+        """The catalog that shows the query what it may know."""
+        return catalog if self.shown is None else showing(catalog, self.shown)
 
     @property
     def may_be_stale(self) -> bool:
@@ -239,6 +245,7 @@ class Reads:
         session: Mapping[str, int] = MappingProxyType({}),
         measures: Measures | None = None,
         admitted_under: int | None = None,
+        shown: frozenset[str] | None = None,
     ) -> AsyncIterator[QueryResult]:
         """Run a SELECT at one snapshot. Its rows must be read inside the context.
 
@@ -254,19 +261,20 @@ class Reads:
         `tentative` query reads deferred views that it names at the newest snapshot, or at
         `snapshot`, as far as the node computes them there. `session` has the last numbers of
         sequences of the client, by name; `measures` collects what the plan reads. `admitted_under`
-        is as in a `TransactionRequest`. Raises HornbeamError, OtherCatalog.
+        is as in a `TransactionRequest`. `shown` are the names that the system catalog shows to the
+        query (None: all). Raises HornbeamError, OtherCatalog.
         """
         limit_s = timeout_s or self._settings.statement_timeout_s
         wanted = _Wanted(
             sql, bookmark, snapshot, strong, tentative, bool(pending),
             (trace and not locking_only) or serializable, use_views, columnar,
             Freshness(max_staleness_s, view_bookmark, min(view_wait_s, limit_s)),
-            self._clock.monotonic() + limit_s, self._manager.numbers(session),
+            self._clock.monotonic() + limit_s, self._manager.numbers(session), shown,
         )  # fmt: skip
         await self._until_fresh(wanted)
         async with self.at(snapshot, bookmark, strong=strong, logged=True) as (state, newest):
             require_admitted(admitted_under, state.catalog.version)
-            planned = await self._planned(wanted, parameters, state.catalog, newest)
+            planned = await self._planned(wanted, parameters, wanted.under(state.catalog), newest)
             prepared, at = planned.query, planned.at
             versions = trace and not serializable and (prepared.locking or not locking_only)
             reads, ranges = _collected(state, versions=versions, ranges=serializable)
@@ -312,7 +320,7 @@ class Reads:
     async def _until_fresh(self, wanted: _Wanted) -> None:
         """Wait for the views that a query names, before it holds a catalog: changes of the schema
         do not wait for it."""
-        catalog = self._catalog
+        catalog = wanted.under(self._catalog)
         if not (wanted.fresh.wait_s and catalog.deferred) or wanted.tentative:
             return
         names = (await self._prepared(wanted, catalog)).deferred
@@ -555,6 +563,7 @@ class Reads:
         bookmark: int = 0,
         max_staleness_s: float | None = None,
         admitted_under: int | None = None,
+        shown: frozenset[str] | None = None,
     ) -> Explanation:
         """The plan that `query` would run with the same options, with the reasons for it; or the
         plan of a statement that writes. Raises HornbeamError."""
@@ -562,9 +571,9 @@ class Reads:
         wanted = _Wanted(
             sql, bookmark, None, False, False, False, trace, use_views, False,
             Freshness(max_staleness_s), deadline,
-            self._manager.numbers({}),
+            self._manager.numbers({}), shown,
         )  # fmt: skip
-        catalog = self._catalog
+        catalog = wanted.under(self._catalog)
         require_admitted(admitted_under, catalog.version)
         of_write = partial(write_explanation, sql, catalog, self._engine)
         written: Explanation | None = await self._engine.read(len(sql), of_write, deadline)
@@ -598,12 +607,14 @@ class Reads:
         bookmark: int = 0,
         max_staleness_s: float | None = None,
         admitted_under: int | None = None,
+        shown: frozenset[str] | None = None,
     ) -> Explanation:
         """Run the query, and explain the plan that ran, with the rows and the time of each step.
         Raises HornbeamError."""
         options: dict[str, Any] = {
             "use_views": use_views, "trace": trace, "bookmark": bookmark,
             "max_staleness_s": max_staleness_s, "admitted_under": admitted_under,
+            "shown": shown,
         }  # fmt: skip
         planned = await self.explained(sql, parameters or None, **options)
         measures = Measures(self._clock.monotonic)

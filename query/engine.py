@@ -65,7 +65,9 @@ from hornbeam_server.storage.ports import BATCH_BYTES
 from hornbeam_server.storage.snapshot import RowReader
 
 T = TypeVar("T")
-_Key = tuple[str, int, bool, bool, bool, frozenset[str]]
+_Shown = frozenset[str] | None
+"""The names that the system catalog shows; None: all."""
+_Key = tuple[str, int, _Shown, bool, bool, bool, frozenset[str]]
 _Typed = tuple["PreparedQuery", tuple[ColumnType | None, ...]]
 _Shape = tuple[Catalog, tuple[int, ...] | str]
 """The places of literals that become parameters, under a catalog; before they are known, a text
@@ -114,7 +116,7 @@ class QueryEngine:
         alone = replace(options, threads=1, spill_folder=None)
         self._expressions = new_pool(alone, places=places, processes=processes)
         self._prepared: TextCache[_Key, PreparedQuery] = TextCache(prepared)
-        self._shapes: TextCache[tuple[str, int, bool, bool], _Shape] = TextCache(prepared)
+        self._shapes: TextCache[tuple[str, int, _Shown, bool, bool], _Shape] = TextCache(prepared)
         self.typed_plans: TextCache[_Typed, PreparedQuery] = TextCache(prepared)
         """The plans for types of parameters; a query that no native code runs is its own plan."""
         self._new_threads = new_threads
@@ -137,7 +139,7 @@ class QueryEngine:
         views cannot be, so no aggregate is answered from them. `stale`: deferred views that may
         answer aggregates although the statement does not name them.
         """
-        key = (sql, catalog.version, use_views, columnar, traced, stale)
+        key = (sql, *_under(catalog), use_views, columnar, traced, stale)
         found = self._cached(key, catalog)
         if found is None:
             bound = bind(sql, catalog)
@@ -156,7 +158,7 @@ class QueryEngine:
         found = split(sql) if len(sql) <= SHORT else None
         if found is None:
             return None
-        key = (found.shape, catalog.version, use_views, traced)
+        key = (found.shape, *_under(catalog), use_views, traced)
         known = self._shapes.get(key)
         if known is None or known[0] is not catalog:
             # One text of a complex shape would be planned twice, and often there is no other.
@@ -199,7 +201,8 @@ class QueryEngine:
         self, sql: str, catalog: Catalog, *, use_views: bool = True, traced: bool = False
     ) -> PreparedQuery | None:
         """The plan of a SELECT, if it is cached."""
-        return self._cached((sql, catalog.version, use_views, False, traced, frozenset()), catalog)
+        key = (sql, *_under(catalog), use_views, False, traced, frozenset[str]())
+        return self._cached(key, catalog)
 
     def _cached(self, key: _Key, catalog: Catalog) -> PreparedQuery | None:
         found = self._prepared.get(key)
@@ -272,6 +275,12 @@ class QueryEngine:
         self._expressions.close()
         self.checking.close()
         self.workers.close()
+
+
+def _under(catalog: Catalog) -> tuple[int, _Shown]:
+    """What distinguishes plans under different catalogs: the version, and the names that the system
+    catalog shows."""
+    return catalog.version, None if catalog.part is None else catalog.part.names
 
 
 def _belongs(kind: str, use: Use) -> bool:

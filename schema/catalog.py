@@ -11,6 +11,7 @@ the key columns `key`. Relations, join views and indexes differ only in how they
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
@@ -225,6 +226,9 @@ class Catalog:
     stored_as: tuple[tuple[str, str], ...] = ()
     copies: tuple[Copy, ...] = ()
     staged: tuple[tuple[str, str], ...] = ()
+    part: Part | None = field(default=None, repr=False, compare=False)
+    """The part that the system catalog shows to a statement under this catalog; None: all of it.
+    It is not stored."""
     derived: dict[str, object] = field(
         init=False, repr=False, compare=False, hash=False, default_factory=dict
     )
@@ -247,6 +251,11 @@ class Catalog:
         """The name of a relation, view or index in the name of its table, which stays when it gets
         another one. No two have the same."""
         return self._stored_as.get(name, name)
+
+    @property
+    def described(self) -> Catalog:
+        """The catalog that the system catalog describes."""
+        return self if self.part is None else self.part.catalog
 
     @cached_property
     def _stored_as(self) -> dict[str, str]:
@@ -447,6 +456,11 @@ class Catalog:
             found = self._cache[name] = self._make_layout(name)
         return found
 
+    def keep_layouts(self, layouts: Iterable[Layout]) -> None:
+        """Keep the layouts of views, for a part of a catalog: their columns may come from relations
+        that the part does not have."""
+        self._cache.update((layout.name, layout) for layout in layouts)
+
     def _make_layout(self, name: str) -> Layout:
         number = dict(self.incarnations).get(name, 0)
         if name in self.schema or name in self.copy:
@@ -532,6 +546,15 @@ class Catalog:
         )
         table = f"i.{self.stored_name(index.name)}.{number}"
         return Layout(index.name, table, columns, key, index.on)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The part of a catalog that has the relations, views and sequences `names`
+    (`schema/parts.py`)."""
+
+    names: frozenset[str]
+    catalog: Catalog
 
 
 @lru_cache(RELATIONS)

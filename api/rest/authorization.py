@@ -5,8 +5,9 @@ catalog. The text alone determines whether a name in SQL refers to a CTE or to a
 view. So an allowed statement names the same relations and views under any catalog that it runs
 under.
 
-Errors to a key with grants reveal nothing that it may not read: no similar names, and no rows of
-other relations that break a constraint.
+The system catalog describes to a key with grants what it may read. Errors to such a key reveal
+nothing that it may not read: no similar names, and no rows of other relations that break a
+constraint.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from hornbeam_server.api.rest.request_models import ExplainBody, QueryBody, Tran
 from hornbeam_server.api.security.roles import Grant, Principal, Role, may_validate, sees
 from hornbeam_server.query.binding.binder import bind_tree
 from hornbeam_server.query.binding.plain_views import names_in
-from hornbeam_server.query.binding.system_tables import CLASSES, read_in
+from hornbeam_server.query.binding.system_tables import is_described
 from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.query.parsing.sequence_calls import draws, owners_of_draws
-from hornbeam_server.query.parsing.system_calls import named_calls
-from hornbeam_server.schema.caches import cached
+from hornbeam_server.query.parsing.system_calls import mentions_catalog
+from hornbeam_server.query.system.parts import showing
+from hornbeam_server.schema.caches import TextCache
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import (
     ConstraintViolation,
@@ -39,13 +41,19 @@ STATEMENTS = 2_000
 """Maximum number of statements whose names are cached."""
 
 
+ShownNames = frozenset[str] | None
+"""The names that the system catalog shows to a statement. None: all, or it does not read it."""
+
+
 class Named(NamedTuple):
     """The relations and views that a statement reads, and the relation that it writes, if any.
-    `draws`: the relations that own the sequences of its calls of nextval, or the sequences."""
+    `draws`: the relations that own the sequences of its calls of nextval, or the sequences.
+    `described`: does it read the system catalog?"""
 
     reads: frozenset[str]
     target: str | None
     draws: frozenset[str] = frozenset()
+    described: bool = False
 
 
 class Authorizer:
@@ -54,23 +62,24 @@ class Authorizer:
     def __init__(self) -> None:
         self._names: _Names | None = None
 
-    def query(self, principal: Principal, body: QueryBody, catalog: Catalog) -> None:
-        """Raises Forbidden, and SqlError for what cannot be bound."""
+    def query(self, principal: Principal, body: QueryBody, catalog: Catalog) -> ShownNames:
+        """What the system catalog shows to the query. Raises Forbidden, and SqlError for what
+        cannot be bound."""
         if body.pending or draws(body.sql):
             principal.require_role(Role.WRITER)
-        if principal.grants is not None:
-            self._statements(principal, [body.sql, *(p.sql for p in body.pending)], catalog)
+        self._writes(principal, [each.sql for each in body.pending], catalog)
+        return self._shown(principal, body.sql, catalog)
 
-    def explanation(self, principal: Principal, body: ExplainBody, catalog: Catalog) -> None:
-        """Raises Forbidden, and SqlError for what cannot be bound."""
-        if principal.grants is not None:
-            self._statements(principal, [body.sql], catalog)
+    def explanation(self, principal: Principal, body: ExplainBody, catalog: Catalog) -> ShownNames:
+        """What the system catalog shows to the statement. Raises Forbidden, and SqlError for what
+        cannot be bound."""
+        return self._shown(principal, body.sql, catalog)
 
     def transaction(self, principal: Principal, body: TransactionBody, catalog: Catalog) -> None:
         """Raises Forbidden, and SqlError for what cannot be bound."""
         if principal.grants is None:
             return
-        self._statements(principal, [statement.sql for statement in body.statements], catalog)
+        self._writes(principal, [statement.sql for statement in body.statements], catalog)
         principal.require_read(condition.relation for condition in body.preconditions)
         tables = {table for table, *_ in body.ranges}
         ranged = [n for n in catalog.stored if catalog.layout(n).table in tables] if tables else []
@@ -78,18 +87,36 @@ class Authorizer:
             if layout in catalog and not may_validate(principal, catalog, layout):
                 principal.require_read([layout])
 
-    def _statements(self, principal: Principal, texts: Iterable[str], catalog: Catalog) -> None:
+    def _shown(self, principal: Principal, sql: str, catalog: Catalog) -> ShownNames:
+        if principal.grants is None:
+            return None
+        named = self._allowed(principal, sql, catalog)
+        return frozenset(principal.grants) if named.described else None
+
+    def _writes(self, principal: Principal, texts: Iterable[str], catalog: Catalog) -> None:
+        """Check statements that write, which run under the whole catalog."""
+        if principal.grants is not None:
+            for sql in texts:
+                if self._allowed(principal, sql, catalog).described:
+                    raise Forbidden(
+                        "This API key has grants: it reads the system catalog in queries only.",
+                        cure="Read it in a query, and write the values.",
+                        needs=str(Grant.READ),
+                    )
+
+    def _allowed(self, principal: Principal, sql: str, catalog: Catalog) -> Named:
+        """The names in a statement, which a principal with grants may use."""
         names = self._names
         if names is None or names.catalog is not catalog:
             names = self._names = _Names(catalog)
-        for sql in texts:
-            try:
-                named = names.of(sql)
-            except SqlError as error:
-                raise _discreet(error, sql, principal, catalog) from None
-            principal.require_read(sorted(named.reads))
-            for target in sorted({*named.draws, *filter(None, [named.target])}):
-                principal.require_write(target)
+        try:
+            named = names.of(sql, frozenset(principal.grants or ()))
+        except SqlError as error:
+            raise _discreet(error, sql, principal, catalog) from None
+        principal.require_read(sorted(named.reads))
+        for target in sorted({*named.draws, *filter(None, [named.target])}):
+            principal.require_write(target)
+        return named
 
 
 class _Names:
@@ -97,18 +124,27 @@ class _Names:
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
-        self.of = cached(lambda sql: named_in(sql, catalog), STATEMENTS)
+        self._cache: TextCache[tuple[str, ShownNames], Named] = TextCache(STATEMENTS)
+
+    def of(self, sql: str, granted: frozenset[str]) -> Named:
+        """The names in a statement of a key with these grants. Raises SqlError."""
+        shown = granted if mentions_catalog(sql) else None
+        found = self._cache.get((sql, shown))
+        if found is None:
+            catalog = self.catalog if shown is None else showing(self.catalog, shown)
+            found = named_in(sql, catalog)
+            self._cache.put((sql, shown), len(sql), found)
+        return found
 
 
 def named_in(sql: str, catalog: Catalog) -> Named:
-    """All relations and views that a statement names, subqueries included, and relations of the
-    information schema by their qualified names. Of a plain view this is its name alone, without
-    the relations below it. Raises SqlError."""
+    """All relations and views that a statement names, subqueries included. Of a plain view this is
+    its name alone, without the relations below it. Raises SqlError."""
     bound = bind_tree(parse(sql, sequences=True), sql, catalog)
-    reads = {*read_in(bound.ast), *names_in(bound.ast)}
-    draws = frozenset(owners_of_draws(bound.ast, catalog))
+    reads, described = frozenset(names_in(bound.ast)), is_described(bound.ast, sql)
+    owners = frozenset(owners_of_draws(bound.ast, catalog))
     unlink(bound.ast)
-    return Named(frozenset(reads), bound.statement.target, draws)
+    return Named(reads, bound.statement.target, owners, described)
 
 
 def _discreet(
@@ -116,23 +152,21 @@ def _discreet(
 ) -> SqlError | Forbidden:
     """The error to report for a statement that cannot be bound, to a key with grants: Forbidden if
     the statement mentions a name that the key may not read, else `error` without hidden names among
-    its suggestions."""
+    its suggestions, and without a cure that may list others."""
     try:
-        tree = parse(sql)
+        tree = parse(sql, sequences=True)
     except SqlError:
         return error  # the error quotes only the sender's own text
     mentioned = {table.name for table in tree.find_all(exp.Table)}
-    named = any(True for _ in named_calls(tree.walk()))
     unlink(tree)
     try:
-        if named:  # whether there is an object of this name is the system catalog's to say
-            principal.require_read([CLASSES])
         principal.require_read(sorted(_stored(mentioned, catalog)))
     except Forbidden as forbidden:
         return forbidden
-    near = error.details.get("near", ())
-    if isinstance(error, UnknownName) and not all(map(principal.may_read, _stored(near, catalog))):
-        return UnknownName(error.message, name=error.details.get("name", ""))
+    if isinstance(error, UnknownName):
+        near = error.details.get("near")
+        if not near or not all(map(principal.may_read, _stored(near, catalog))):
+            return UnknownName(error.message, name=error.details.get("name", ""))
     return error
 
 

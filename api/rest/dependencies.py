@@ -28,6 +28,7 @@ from hornbeam_server.txlayer.statements.requests import OtherCatalog, Parameters
 
 T = TypeVar("T")
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 def serving_of(request: Request) -> Serving:
@@ -94,31 +95,32 @@ async def admitted(
     body: T,
     characters: int,
     locate: Callable[[T, Catalog], T],
-    allow: Callable[[Principal, T, Catalog], None],
-) -> T:
-    """The body with full names, which its client may use. `characters` is the length of its SQL,
-    `locate` a method of `SearchPaths`, and `allow` one of `Authorizer`. Raises Forbidden, SqlError,
-    StatementTimeout."""
+    allow: Callable[[Principal, T, Catalog], S],
+) -> tuple[T, S]:
+    """The body with full names, which its client may use, and the result of `allow`. `characters`
+    is the length of its SQL, `locate` a method of `SearchPaths`, and `allow` one of `Authorizer`.
+    Raises Forbidden, SqlError, StatementTimeout."""
     catalog, principal = db.catalog, key_ring_of(request).named_now(principal_of(request))
 
-    def located() -> T:
+    def located() -> tuple[T, S]:
         found = locate(body, catalog)
-        allow(principal, found, catalog)
-        return found
+        return found, allow(principal, found, catalog)
 
     return await db.engine.read(characters, located)
 
 
 async def under_one_catalog(
-    db: Database, admit: Callable[[], Awaitable[T]], run: Callable[[T, int], Awaitable[R]]
+    db: Database,
+    admit: Callable[[], Awaitable[tuple[T, S]]],
+    run: Callable[[T, S, int], Awaitable[R]],
 ) -> R:
     """Run a request under the version of the catalog under which it is admitted: a name may mean
     another relation in the next one. If the catalog changes between both, it is admitted again."""
     while True:
         version = db.catalog.version
-        body = await admit()
+        body, allowed = await admit()
         try:
-            return await run(body, version)
+            return await run(body, allowed, version)
         except OtherCatalog:
             continue
 

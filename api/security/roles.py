@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from hornbeam_server.schema.catalog import Catalog, Forest
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Forbidden
-from hornbeam_server.schema.model import Relation, Schema
-from hornbeam_server.schema.namespaces import parted
+from hornbeam_server.schema.parts import part_of
 
 
 class Role(enum.StrEnum):
@@ -116,67 +115,9 @@ def may_validate(principal: Principal, catalog: Catalog, layout: str) -> bool:
 
 
 def visible_catalog(principal: Principal, catalog: Catalog) -> Catalog:
-    """The part of `catalog` that the principal may read: granted relations and views, with the
-    keys, edges and indexes among them. Reasons are left out, because they may name other relations,
-    and so is the workload. For display only: relations of a view may be missing."""
-    if principal.grants is None:
-        return catalog
-    relations = tuple(
-        _without_hidden_parents(principal, relation)
-        for relation in catalog.schema.relations
-        if principal.may_read(relation.name)
-    )
-    declared = tuple(i for i in catalog.schema.indexes if principal.may_read(i.relation))
-    sequences = tuple(
-        each
-        for each in catalog.schema.sequences
-        if principal.may_read(each.name if each.owner is None else each.owner[0])
-    )
-    plain = tuple(view for view in catalog.plain if principal.may_read(view.name))
-    views = tuple(view for view in catalog.schema.views if principal.may_read(view.name))
-    parents = tuple(
-        (child, key)
-        for child, key in catalog.forest.parents
-        if principal.may_read(child) and principal.may_read(key.parent)
-    )
-    below = {child for child, _ in parents}
-    named = (*(relation.name for relation in relations), *(sequence.name for sequence in sequences))
-    readable = (*named, *filter(principal.may_read, (*catalog.all_views, *catalog.plain_view)))
-    spaces = _spaces_of(readable, catalog.schema.spaces)
-    roots = tuple(relation.name for relation in relations if relation.name not in below)
-    return replace(
-        catalog,
-        schema=Schema(
-            relations,
-            declared,
-            views,
-            sequences,
-            spaces,
-            catalog.schema.enumerations,
-            catalog.schema.domains,
-        ),
-        forest=Forest(roots, parents),
-        views=tuple(view for view in catalog.views if principal.may_read(view.name)),
-        deferred=tuple(view for view in catalog.deferred if principal.may_read(view.name)),
-        immediate=tuple(view for view in catalog.immediate if principal.may_read(view.name)),
-        projected=tuple(view for view in catalog.projected if principal.may_read(view.name)),
-        plain=plain,
-        indexes=tuple(
-            replace(index, reason="") for index in catalog.indexes if principal.may_read(index.on)
-        ),
-        workload=(),
-    )
-
-
-def _spaces_of(names: Iterable[str], spaces: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the schemas `spaces` that have one of `names`."""
-    used = {parted(name, spaces)[0] for name in names}
-    return tuple(space for space in spaces if space in used)
-
-
-def _without_hidden_parents(principal: Principal, relation: Relation) -> Relation:
-    keys = tuple(fk for fk in relation.foreign_keys if principal.may_read(fk.parent))
-    return replace(relation, foreign_keys=keys)
+    """The part of `catalog` that the principal may read (`schema/parts.py`), for display only."""
+    grants = principal.grants
+    return catalog if grants is None else part_of(catalog, frozenset(grants)).catalog
 
 
 # ---------------------------------------------------------------- routes

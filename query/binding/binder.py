@@ -252,9 +252,9 @@ def bind_tree(tree: exp.Expr, sql: str, catalog: Catalog, *, inner: bool = False
     try:
         name_types(tree, catalog)
         if mentions_catalog(sql):
-            put_oids(tree, catalog)
+            put_oids(tree, catalog.described)
         if OF_COLUMN in sql.lower():
-            put_owned_sequences(tree, catalog)
+            put_owned_sequences(tree, catalog.described)
         columns = binder.statement(tree)
         return binder.finish(tree, columns)
     except RecursionError:

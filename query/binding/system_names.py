@@ -15,7 +15,8 @@ from hornbeam_server.schema.trees import nodes_of, supersede
 
 
 def put_oids(tree: exp.Expr, catalog: Catalog) -> None:
-    """Put the OID in the place of each written name. Raises UnknownName."""
+    """Put the OID in the place of each written name of an object of `catalog`. Raises
+    UnknownName."""
     for call in list(named_calls(nodes_of(tree))):
         about, name = (each.name for each in call.expressions)
         oid = oid_of_name(about, name, objects_of(catalog))

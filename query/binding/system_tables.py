@@ -10,6 +10,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.names import unknown
 from hornbeam_server.query.dialect.functions import function_name
 from hornbeam_server.query.dialect.grammar import at
+from hornbeam_server.query.parsing.sequence_calls import OF_COLUMN
 from hornbeam_server.query.system.information_schema import is_of_postgresql
 from hornbeam_server.query.system.pg_catalog import TEXTS
 from hornbeam_server.query.system.relations import in_catalog, known, relation
@@ -69,6 +70,11 @@ def system_relations_in(tree: exp.Expr) -> Iterator[SystemRelation]:
         found = relation(*table.meta[SYSTEM]) if SYSTEM in table.meta else None
         if found is not None:
             yield found
+
+
+def is_described(tree: exp.Expr, sql: str) -> bool:
+    """Does the result of a bound statement depend on what the system catalog shows?"""
+    return OF_COLUMN in sql.lower() or any(True for _ in read_in(tree))
 
 
 def read_in(tree: exp.Expr) -> Iterator[str]:

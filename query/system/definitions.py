@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from sqlglot import exp
+
+from hornbeam_server.query.dialect.grammar import read, tokenize
 from hornbeam_server.query.system import postgresql
 from hornbeam_server.query.system.objects import (
     BUILT_IN_SPACES,
@@ -17,9 +20,11 @@ from hornbeam_server.query.system.objects import (
 )
 from hornbeam_server.query.system.oids import OWNER
 from hornbeam_server.schema.identifiers import identifier
-from hornbeam_server.schema.model import DATABASE, Action, Column
-from hornbeam_server.schema.namespaces import SYSTEM_CATALOG
+from hornbeam_server.schema.model import DATABASE, Action, Column, DeclaredView
+from hornbeam_server.schema.namespaces import SYSTEM_CATALOG, joined
 from hornbeam_server.schema.render import spelled
+from hornbeam_server.schema.sequences import named
+from hornbeam_server.schema.trees import nodes_of, unlink
 from hornbeam_server.schema.types import ColumnType, Declared, Kind
 
 _NAMES = {
@@ -145,11 +150,38 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def view_definitions(objects: Objects) -> Iterator[tuple[int, str]]:
     """The OID and the SELECT of each view, with a semicolon at its end as in PostgreSQL."""
-    declared = {view.name: view.sql for view in objects.catalog.schema.views}
+    declared = shown_views(objects)
     for each in objects.classes:
         if each.kind in {"v", "m"}:
             sql = declared.get(each.full, "")
             yield each.oid, f" {sql.strip().rstrip(';')};" if sql else ""
+
+
+def shown_views(objects: Objects) -> Mapping[str, str]:
+    """The SELECTs of declared views by their full names. Of a part of a catalog, without those that
+    name a relation, a view or a sequence of the rest."""
+    hidden = objects.whole.names - objects.names
+    views = objects.catalog.schema.views
+    return {view.name: view.sql for view in views if not hidden or hidden.isdisjoint(_named(view))}
+
+
+def _named(view: DeclaredView) -> set[str]:
+    """The names of tables in the SELECT of a view, and its texts as names: a text may be cast to
+    regclass."""
+    found: set[str] = set()
+    for tree in filter(None, read(tokenize(view.sql), view.sql)):
+        for node in nodes_of(tree):
+            if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+                space, name = node.args.get("db"), _folded(node.this)
+                found.add(joined(_folded(space), name) if space else name)
+            elif isinstance(node, exp.Literal) and node.is_string:
+                found.add(named(node.this))
+        unlink(tree)
+    return found
+
+
+def _folded(name: exp.Identifier) -> str:
+    return str(name.this) if name.args.get("quoted") else name.this.lower()
 
 
 Text = tuple[str, int, int, str]

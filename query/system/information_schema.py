@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.grammar import read_expression
+from hornbeam_server.query.system.definitions import shown_views
+from hornbeam_server.query.system.objects import objects_of
 from hornbeam_server.query.system.shapes import INTEGER, TEXT, SystemRelation
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.domains import domain_of, own_of
@@ -299,7 +301,7 @@ def columns_in(sql: str, names: Sequence[str]) -> Sequence[str]:
 
 
 def _views(catalog: Catalog) -> Iterator[_Row]:
-    declared = {view.name: view.sql for view in catalog.schema.views}
+    declared = shown_views(objects_of(catalog))
     for name, kind, _ in _named(catalog):
         if kind == "VIEW":
             yield *_placed(name, catalog), declared.get(name), "NONE", "NO", "NO"

@@ -9,6 +9,7 @@ from functools import cached_property
 from hornbeam_server.query.system import postgresql
 from hornbeam_server.query.system.oids import INFORMATION, PG_CATALOG, PUBLIC_SPACE, Key, oids
 from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.counters import sequence_names
 from hornbeam_server.schema.domains import domain_of
 from hornbeam_server.schema.enumerations import Enumeration
 from hornbeam_server.schema.model import (
@@ -116,13 +117,14 @@ class CountingSequence:
 
 
 class Objects:
-    """The objects of one catalog."""
+    """The objects of one catalog. The objects of a part of a catalog have the OIDs of `whole`."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, whole: Objects | None = None) -> None:
         self.catalog = catalog
+        self.whole = self if whole is None else whole
         self.spaces = catalog.schema.spaces
         self._numbers = dict(catalog.incarnations)
-        self._oids = oids(self._keys())
+        self._oids: Mapping[Key, int] = oids(self._keys()) if whole is None else whole._oids
 
     def space_and_name(self, full: str) -> tuple[str, str]:
         return parted(full, self.spaces)
@@ -135,6 +137,13 @@ class Objects:
     @cached_property
     def classes(self) -> tuple[Class, ...]:
         return tuple(self._classes())
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The full names of relations, views and sequences."""
+        catalog = self.catalog
+        views = (*catalog.all_views, *catalog.plain_view)
+        return frozenset((*catalog.schema.names, *views, *sequence_names(catalog.schema)))
 
     @cached_property
     def by_name(self) -> Mapping[str, Class]:

@@ -39,7 +39,9 @@ def known(space: str) -> tuple[str, ...]:
 
 
 def table(full: str, catalog: Catalog, wanted: Iterable[str] | None = None) -> pa.Table:
-    """The rows of the relation `full`, with the columns `wanted` (None: all); at least one."""
+    """The rows of the relation `full` about the part of the catalog that is described, with the
+    columns `wanted` (None: all); at least one."""
+    catalog = catalog.described
     found = catalog.derived.get(full)
     if not isinstance(found, pa.Table):
         described = _RELATIONS[full]

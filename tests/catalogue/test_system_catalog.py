@@ -6,16 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from hornbeam_server.api.rest.authorization import Authorizer
-from hornbeam_server.api.rest.request_models import QueryBody
-from hornbeam_server.api.security.roles import Grant, Principal, Role
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.system import oids as oids_module
 from hornbeam_server.query.system.oids import FIRST, oids
 from hornbeam_server.query.system.relations import known, table
-from hornbeam_server.schema.errors import Forbidden, SqlError, UnknownName, Unsupported
+from hornbeam_server.schema.errors import SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.namespaces import SYSTEM_CATALOG
 from hornbeam_server.schema.renames import Rename
 from tests.txlayer.database_world import opened, settings, shop
@@ -95,20 +92,6 @@ def test_objects_with_the_same_hash_get_different_oids(monkeypatch: pytest.Monke
 def test_columns_know_their_types_of_postgresql() -> None:
     bound = bind("SELECT c.relkind, oid AS number, c.relname || 'x' FROM pg_class c", shop())
     assert [column.system for column in bound.columns] == ["char", "oid", ""]
-
-
-def test_a_key_with_grants_does_not_read_the_system_catalog() -> None:
-    body = QueryBody(sql="SELECT 'customer'::regclass, relname FROM pg_class")
-    granted = Principal("1", "reader", Role.READER, {"customer": Grant.READ})
-    with pytest.raises(Forbidden, match=r"pg_catalog\.pg_class"):
-        Authorizer().query(granted, body, shop())
-    for asked in (
-        *("SELECT 1234::regclass", "SELECT pg_get_indexdef(1)", "SELECT 'orders'::regclass::oid"),
-        *("SELECT 'nothing'::regclass::oid", "SELECT 1 FROM pg_tables"),
-    ):
-        with pytest.raises(Forbidden):
-            Authorizer().query(granted, QueryBody(sql=asked), shop())
-    Authorizer().query(Principal("2", "all", Role.READER), body, shop())
 
 
 async def test_a_plain_view_reads_the_system_catalog_and_a_stored_view_does_not(

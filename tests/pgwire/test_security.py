@@ -1,8 +1,10 @@
 """Keys, grants, TLS, the audit log and limits, as over REST."""
 
 import json
+import os
 import socket
 import ssl
+import subprocess
 import threading
 
 import httpx
@@ -14,7 +16,12 @@ from hornbeam_server.api.security import api_keys
 from tests.api.certificates import Authority
 from tests.pgwire.wire_world import wire_world
 
-DDL = "CREATE TABLE open (o_id INTEGER PRIMARY KEY); CREATE TABLE hidden (h_id INTEGER PRIMARY KEY)"
+DDL = """
+CREATE TABLE hidden (h_id INTEGER PRIMARY KEY);
+CREATE TABLE open (
+  o_id INTEGER PRIMARY KEY, o_h INTEGER CONSTRAINT hidden_key REFERENCES hidden (h_id));
+CREATE VIEW shown AS SELECT h_id AS number FROM hidden;
+"""
 
 SLOW = "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b"
 
@@ -120,8 +127,59 @@ def test_roles_and_grants_are_those_of_rest(keyed):
                 connection.execute(sql, prepare=True)
         assert connection.execute("SELECT o_id FROM open WHERE o_id = 2").fetchone() == (2,)
     lines = [json.loads(line) for line in keyed.audit.read_text().splitlines()]
-    written = [line for line in lines if line.get("changed") == ["open"]]
+    written = [line for line in lines if "open" in line.get("changed", ())]
     assert written[-1]["name"] == "granted"
+
+
+def test_psql_describes_to_a_key_what_it_may_read(keyed):
+    """Two keys ask the same, one after the other."""
+    commands = (r"\d", r"\d+ open", r"\d+ shown", r"\d hidden", r"\dt+", r"\di", r"\dv", r"\dn")
+
+    def described(name, grants):
+        key = keyed.made(name, "reader", grants)
+        command = ["psql", "-X", "-w", "-A", keyed.world.dsn(name)]
+        done = subprocess.run(
+            command, input="\n".join(commands), env={**os.environ, "PGPASSWORD": key["key"]},
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        return done.stdout, done.stderr
+
+    part, errors_of_part = described("part", {"open": "read", "shown": "read"})
+    assert 'Did not find any relation named "hidden".' in errors_of_part
+    assert len(errors_of_part.splitlines()) == 1
+    assert "hidden" not in part
+    for line in (
+        "public|open|table|hornbeam",
+        "public|shown|view|hornbeam",
+        "o_h|integer||||plain||",
+        '    "open_pkey" PRIMARY KEY, btree (o_id)',
+        "number|integer||||plain|",
+    ):
+        assert line in part, part
+    whole, errors_of_whole = described("whole", None)
+    assert errors_of_whole == ""
+    assert '    TABLE "open" CONSTRAINT "hidden_key" FOREIGN KEY (o_h) REFERENCES' in whole
+    assert described("again", {"open": "read", "shown": "read"}) == (part, errors_of_part)
+
+
+def test_the_system_catalog_of_a_key_is_that_of_its_grants_in_transactions_and_copies(keyed):
+    key = keyed.made("copies", "writer", {"open": "write"})
+    sql = "SELECT relname FROM pg_class WHERE relnamespace = 2200 ORDER BY 1"
+    rows = [("open",), ("open_pkey",)]
+    with keyed.connect("copies", key["key"]) as connection:
+        assert connection.execute(sql).fetchall() == rows
+        assert connection.execute(sql, prepare=True).fetchall() == rows
+        with connection.transaction():
+            connection.execute("INSERT INTO open VALUES (77)")
+            assert connection.execute(sql).fetchall() == rows
+            with connection.cursor("some") as cursor:
+                assert cursor.execute(sql).fetchall() == rows
+        with connection.cursor().copy(f"COPY ({sql}) TO STDOUT") as copy:
+            assert list(copy.rows()) == rows
+        with pytest.raises(errors.UndefinedTable):
+            connection.execute("SELECT 'hidden'::regclass")
+        with pytest.raises(errors.InsufficientPrivilege):
+            connection.execute("INSERT INTO open SELECT oid FROM pg_class")
 
 
 def test_a_key_that_is_revoked_ends_to_work_in_an_open_session(keyed):

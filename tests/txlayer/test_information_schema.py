@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hornbeam_server.api.rest.authorization import Authorizer
-from hornbeam_server.api.rest.request_models import QueryBody
-from hornbeam_server.api.security.roles import Grant, Principal, Role
 from hornbeam_server.query.system.relations import known
 from hornbeam_server.schema.ddl import load_ddl
-from hornbeam_server.schema.errors import Forbidden, SqlError, UnknownName
+from hornbeam_server.schema.errors import SqlError, UnknownName
 from hornbeam_server.schema.model import INFORMATION_SCHEMA
 from tests.txlayer.database_world import catalog_of, opened, shop
 
@@ -71,14 +68,6 @@ async def test_every_relation_can_be_read_and_none_written(tmp_path: Path) -> No
                 await database.execute(f"DELETE FROM {name}")
         with pytest.raises(UnknownName, match=r"information_schema\.nothing"):
             await database.fetch("SELECT * FROM information_schema.nothing")
-
-
-def test_a_key_with_grants_does_not_read_the_names_of_all_relations() -> None:
-    body = QueryBody(sql="SELECT 1 FROM customer, information_schema.tables")
-    granted = Principal("1", "reader", Role.READER, {"customer": Grant.READ})
-    with pytest.raises(Forbidden):
-        Authorizer().query(granted, body, shop())
-    Authorizer().query(Principal("2", "all", Role.READER), body, shop())
 
 
 async def test_checks_defaults_and_generated_columns_are_described(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import Header, Request, Response
 
 from hornbeam_server.api.rest import response_models
+from hornbeam_server.api.rest.authorization import ShownNames
 from hornbeam_server.api.rest.dependencies import (
     ReadDb,
     admitted,
@@ -60,9 +61,9 @@ async def query(
     characters = len(body.sql) + sum(len(item.sql) for item in body.pending)
     locate, allow = paths_of(request).query, authorizer_of(request).query
 
-    async def answer(body: QueryBody, version: int) -> Response:
-        taker = request.scope.get(ROWS)
-        answering = _answer(body, db, limits, began, version, arrow=ARROW in accept, taker=taker)
+    async def answer(body: QueryBody, shown: ShownNames, version: int) -> Response:
+        taker, arrow = request.scope.get(ROWS), ARROW in accept
+        answering = _answer(body, db, limits, began, version, shown, arrow=arrow, taker=taker)
         return await unless_gone(request.receive, answering)
 
     admit = partial(admitted, request, db, body, characters, locate, allow)
@@ -79,6 +80,7 @@ async def _answer(
     limits: Settings,
     began: float,
     version: int,
+    shown: ShownNames,
     *,
     arrow: bool,
     taker: RowTaker | None,
@@ -106,6 +108,7 @@ async def _answer(
             view_wait_s=_seconds(body.view_wait_ms) or 0.0,
             session=body.session,
             admitted_under=version,
+            shown=shown,
         )
         result = await stack.enter_async_context(query)
         if taker is not None:
@@ -125,13 +128,14 @@ async def explain(body: ExplainBody, request: Request, db: ReadDb) -> Response:
     run. With `analyze` the SELECT is run."""
     locate, allow = paths_of(request).explanation, authorizer_of(request).explanation
 
-    async def run(body: ExplainBody, version: int) -> Explanation:
+    async def run(body: ExplainBody, shown: ShownNames, version: int) -> Explanation:
         options: dict[str, Any] = {
             "use_views": body.use_views,
             "trace": body.trace,
             "bookmark": body.bookmark,
             "max_staleness_s": _seconds(body.max_staleness_ms),
             "admitted_under": version,
+            "shown": shown,
         }
         if body.analyze:
             return await db.analyzed(body.sql, body.parameters or (), **options)

@@ -62,7 +62,7 @@ async def transact(
     locate, allow = paths_of(request).transaction, authorizer_of(request).transaction
     time_s = timeout_s(body.timeout_ms, limits)
 
-    async def run(body: TransactionBody, version: int) -> TransactionResult:
+    async def run(body: TransactionBody, _: None, version: int) -> TransactionResult:
         asked = body.request(idempotency_key, time_s, principal.key)
         return await db.transact(replace(asked, admitted_under=version))
 
