@@ -132,6 +132,7 @@ class Database:
         self.begin_batch = self.bulk.begin_batch
         self.verify = self.verification.verify
         self.repair = self.verification.repair
+        self.rebuild = self.verification.rebuild
         self.purge = self.housekeeping.purge
         self.ready = self.ownership.ready
         self.require_ready = self.ownership.require_ready

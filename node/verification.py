@@ -11,7 +11,8 @@ from hornbeam_server.node.deferred_views import DeferredViews
 from hornbeam_server.node.reads import Reads
 from hornbeam_server.node.schema_plans import program_of
 from hornbeam_server.schema.catalog import State
-from hornbeam_server.schema.errors import NotFound
+from hornbeam_server.schema.errors import InvalidRequest, NotFound
+from hornbeam_server.txlayer.ddl.build_records import families
 from hornbeam_server.txlayer.statements.requests import (
     RepairRows,
     TransactionRequest,
@@ -160,6 +161,22 @@ class Verification:
         if failed:
             await self._keeper.rebuild(failed)
             await self._keeper.wait_built()
+
+    async def rebuild(self, views: Sequence[str]) -> tuple[str, ...]:
+        """Build views that commits maintain, and their indexes, again at the nodes, in new tables.
+        Until then no query reads them. Returns the names of all. Raises NotFound, InvalidRequest
+        for a deferred view, and Unavailable."""
+        catalog = self._manager.state.catalog
+        for name in views:
+            if name in catalog.deferred_view:
+                raise InvalidRequest(
+                    f"{name} is not kept by commits.", cure="POST /v1/groups/rebuild rebuilds it."
+                )
+            if name not in catalog.view and name not in catalog.transactional_view:
+                raise NotFound(f"There is no view {name} that commits keep.")
+        names = families(catalog, views)
+        await self._keeper.rebuild(names)
+        return names
 
     async def repair(self, name: str, keys: Sequence[bytes]) -> int:
         """Recompute the rows under some encoded keys of a view or index, and write those that

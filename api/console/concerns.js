@@ -31,7 +31,7 @@ function* views({ views: states }) {
 
 const builds = ({ builds: all }) => all.filter((build) => build.error).map((build) => ({
   text: `The build of ${build.name} has failed: ${build.error}`,
-  cure: "Mend the cause, then rebuild it on the page Schema.",
+  cure: "Mend the cause, then rebuild the view on the page Schema.",
 }));
 
 function* groups({ groups: all }) {

@@ -33,14 +33,14 @@ export function fill(element, ...children) {
   return element;
 }
 
-/** A table. `columns` are {title, number} and `rows` are lists of children of cells. */
+/** A table. `columns` are {title, number}; a column of buttons has no title, and `rows` are lists of children of cells. */
 export function table(caption, columns, rows) {
   const kind = (column) => (column.number ? "number" : null);
   return h(
     "div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     h("table", {},
       h("caption", { class: "hidden" }, caption),
-      h("thead", {}, h("tr", {}, columns.map((c) => h("th", { scope: "col", class: kind(c) }, c.title)))),
+      h("thead", {}, h("tr", {}, columns.map((c) => h("th", { scope: "col", class: kind(c) }, c.title || h("span", { class: "hidden" }, "Action"))))),
       h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, i) => h("td", { class: kind(columns[i]) }, cell)))))),
   );
 }

@@ -1,13 +1,17 @@
 // The shell of the console: navigation, the API key, the colours, and the page that the address names.
 
 import { ask, fill, h, problem } from "./dom.js";
+import { keysPage } from "./keys.js";
 import { overview } from "./overview.js";
 import { currentKey, forgetKey, get, keepKey, keyEvents } from "./rest.js";
+import { schemaPage } from "./schema.js";
 import { sqlPage } from "./sqlpage.js";
 
 const PAGES = [
   { name: "overview", title: "Overview", letter: "o", open: overview },
+  { name: "schema", title: "Schema", letter: "s", open: schemaPage },
   { name: "sql", title: "SQL", letter: "q", open: sqlPage },
+  { name: "keys", title: "Keys", letter: "k", open: keysPage },
 ];
 const THEME = "hornbeam.theme";
 const THEMES = ["system", "light", "dark"];

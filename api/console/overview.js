@@ -110,7 +110,7 @@ function members({ nodes }) {
   const rows = nodes.members.map((member) => [
     member.address, member.name === nodes.name ? "this node" : "", count(member.slots), count(member.locks_per_minute)]);
   return panel("Nodes", table("Nodes", [
-    { title: "Address" }, { title: "" }, { title: "Slots", number: true }, { title: "Locks a minute", number: true }], rows));
+    { title: "Address" }, { title: "Asked" }, { title: "Slots", number: true }, { title: "Locks a minute", number: true }], rows));
 }
 
 function stored({ views }) {

@@ -33,11 +33,11 @@ export function duration(seconds) {
   return `${Math.round(seconds / 86_400)} d`;
 }
 
-/** The local date and time of milliseconds since the epoch. */
+/** The local date and time of milliseconds since the epoch, on one line. */
 export function moment(ms) {
   const pad = (n) => String(n).padStart(2, "0");
   const at = new Date(ms);
-  return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`;
+  return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())}\u00a0${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`;
 }
 
 /** "1 view", "2 views". */

@@ -462,7 +462,7 @@ class ResultBody(Body):
 
 
 class RebuildBody(Body):
-    views: Names = Field(min_length=1, description="Deferred views.")
+    views: Names = Field(min_length=1, description="Views; of groups: deferred views.")
 
 
 class ExportBody(Body):

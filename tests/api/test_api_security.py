@@ -41,6 +41,7 @@ ROUTES = {
     ("POST", "/v1/verify"): "reader",
     ("GET", "/v1/subscribe"): "reader",
     ("POST", "/v1/repair/{name}"): "admin",
+    ("POST", "/v1/rebuild"): "admin",
     ("POST", "/v1/load"): "writer",
     ("POST", "/v1/load/{relation}"): "writer",
     ("POST", "/v1/exports"): "admin",
@@ -185,6 +186,7 @@ def routes() -> Iterator[Ask]:
     yield Ask("put", "POST", "/v1/puts", puts, "admin", done=404)
     yield Ask("groups", "GET", "/v1/groups", nothing, "reader")
     yield Ask("rebuild", "POST", "/v1/groups/rebuild", body(views=["no"]), "admin", done=404)
+    yield Ask("rebuild views", "POST", "/v1/rebuild", body(views=["no"]), "admin", done=404)
     yield Ask("batch", "POST", "/v1/groups/no/batches", nothing, "admin", done=404)
     yield Ask("refresh", "POST", "/v1/groups/no/refresh", nothing, "admin", done=404)
     yield Ask("batch done", "POST", "/v1/groups/no/batches/1", body(), "admin", done=404)

@@ -60,3 +60,24 @@ def test_a_key_with_grants_gets_only_what_it_may_read(secured):
     limited = secured.made("reader", {VIEW: "read"})
     assert VIEW in verified(secured, limited)
     assert all(name.startswith(VIEW) for name in verified(secured, limited))
+
+
+def test_a_damaged_view_is_right_after_it_is_built_again(secured):
+    database = secured.world.database
+    secured.world.run(damage(database, VIEW, "missing"))
+    answer = secured.request(secured.root, "POST", "/v1/rebuild", json={"views": [VIEW]})
+    assert answer.status_code == 200
+    assert answer.json()["views"][0] == VIEW
+    secured.world.run(database.keeper.wait_built())
+    verify(secured)
+    assert verified(secured)[VIEW]["differences"] == 0
+    assert verified(secured)[VIEW]["rows"] == 2
+
+
+def test_only_views_that_commits_keep_are_built_again(secured):
+    index = next(i.name for i in secured.world.database.catalog.indexes)
+    for name in ("nothing", "orders", index):
+        refused = secured.request(secured.root, "POST", "/v1/rebuild", json={"views": [VIEW, name]})
+        assert refused.status_code == 404
+        assert name in refused.json()["detail"]
+    assert secured.world.database.catalog.readable(VIEW)

@@ -39,7 +39,19 @@ def sql(page: Page) -> None:
     page.wait_for_selector(".said:not(:empty)")
 
 
-PAGES = {"overview": overview, "sql": sql}
+def schema(page: Page) -> None:
+    page.goto("/#/schema/customer__orders")
+    page.wait_for_selector(".details .panel")
+
+
+def keys(page: Page) -> None:
+    page.goto("/#/keys")
+    page.click("text=Create a key")
+    page.fill("#key-name", "shop")
+    page.fill("#key-grants", "orders: write\ncustomer: read")
+
+
+PAGES = {"overview": overview, "schema": schema, "sql": sql, "keys": keys}
 COLOURS = 64
 
 

@@ -302,6 +302,113 @@ def test_a_change_of_the_schema_is_refused_with_what_to_do(sql):
     assert "schema plan" in sql.inner_text(".result .problem")
 
 
+# ---------------------------------------------------------------- schema
+
+
+def test_the_graph_leads_to_relations_and_views(opened, shop):
+    page = opened(shop.root, "/#/schema")
+    page.focus(".graph a.relation[aria-label='relation orders']")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".graph .chosen")
+    text = page.inner_text(".details")
+    assert "o_c_id" in text
+    assert "decimal(15,2)" in text
+    assert "customer__orders" in text
+    assert page.title() == "orders, schema · Hornbeam"
+
+
+def test_a_relation_shows_its_bytes_on_request(opened, shop):
+    page = opened(shop.root, "/#/schema/orders")
+    page.click("text=Count the bytes")
+    page.wait_for_selector(".details p:has-text('of rows,')")
+    assert re.search(
+        r"[1-9][0-9.]* kB of rows, [1-9][0-9.]* kB of indexes", page.inner_text(".details")
+    )
+
+
+def test_a_view_says_what_it_serves(opened, shop):
+    page = opened(shop.root, "/#/schema/customer__orders")
+    page.click("text=Explain the 1 statement of the workload")
+    page.wait_for_selector("td:has-text('orders_of_a_customer')")
+
+
+def test_a_view_is_verified_and_rebuilt_with_confirmation(opened, shop):
+    page = opened(shop.root, "/#/schema/customer__orders")
+    page.click(".buttons button:text-is('Verify')")
+    page.click("dialog >> button:text-is('Cancel')")
+    assert page.inner_text(".upkeep") == ""
+    page.click(".buttons button:text-is('Verify')")
+    page.click("dialog >> button:text-is('Verify')")
+    page.wait_for_selector(".upkeep .well:has-text('0 differences')")
+    page.wait_for_selector("[aria-label='Last verification'] td:text-is('customer__orders')")
+    before = shop.world.database.catalog.version
+    page.click(".buttons button:text-is('Rebuild')")
+    page.click("dialog >> button:text-is('Rebuild')")
+    page.wait_for_selector(".upkeep:has-text('built again')")
+    shop.world.run(shop.world.database.keeper.wait_built())
+    page.wait_for_selector(".details .state.readable")
+    assert shop.world.database.catalog.version > before
+
+
+def test_differences_are_shown_by_their_kind(opened, shop):
+    page = opened(shop.root, "/#/schema")
+    item = {"name": "v", "kind": "view", "rows": 9, "missing": 1, "extra": 2, "different": 0}
+    item |= {"misplaced": 0, "repaired": 0, "offending": []}
+    report = {"report": {"snapshot": 1, "differences": 3, "checked": [item]}}
+    page.route("**/v1/verify", lambda route: route.fulfill(body=json.dumps(report) + "\n"))
+    page.click("text=Verify everything")
+    page.click("dialog >> button:text-is('Verify')")
+    page.wait_for_selector(".upkeep .unwell:has-text('3 differences')")
+    assert page.locator(".upkeep td").all_inner_texts() == ["v", "view", "1", "2", "0", "0", ""]
+
+
+def test_a_key_with_grants_sees_its_part_of_the_schema(opened, shop):
+    page = opened(shop.limited, "/#/schema")
+    page.wait_for_selector(".graph a")
+    assert page.locator(".graph a").count() == 1
+    page = opened(shop.limited, "/#/schema/customer__orders")
+    page.wait_for_selector(".details .problem")
+    page = opened(shop.secured.made("reader", {}), "/#/schema")
+    page.wait_for_selector(".picture .empty:has-text('more grants')")
+
+
+def test_a_reader_may_not_rebuild_and_is_refused_with_the_reason(opened, shop):
+    page = opened(shop.reader, "/#/schema/customer__orders")
+    page.click(".buttons button:text-is('Rebuild')")
+    page.click("dialog >> button:text-is('Rebuild')")
+    page.wait_for_selector(".upkeep .problem:has-text('needs the role admin')")
+
+
+# ---------------------------------------------------------------- keys
+
+
+def test_an_administrator_creates_and_revokes_a_key(opened, shop):
+    page = opened(shop.root, "/#/keys")
+    page.click("text=Create a key")
+    page.fill("#key-name", "till")
+    page.select_option("#key-role", "writer")
+    page.fill("#key-grants", "orders: write\nnothing: read")
+    page.click("dialog >> text=Create >> nth=-1")
+    page.wait_for_selector("dialog .problem:has-text('nothing')")
+    page.fill("#key-grants", "orders: write")
+    page.click("dialog >> text=Create >> nth=-1")
+    key = page.inner_text("dialog .secret")
+    assert shop.secured.query(key, "SELECT count(*) FROM orders").status_code == 200
+    page.click("text=I have kept it")
+    page.wait_for_selector("td:text-is('till')")
+    assert key not in page.content()
+    page.click("[aria-label^='Revoke till']")
+    page.click("dialog >> button:text-is('Revoke')")
+    page.wait_for_selector("[role=status]:has-text('is revoked')")
+    assert shop.secured.query(key, "SELECT count(*) FROM orders").status_code == 401
+
+
+def test_keys_are_for_administrators(opened, shop):
+    page = opened(shop.reader, "/#/keys")
+    page.wait_for_selector(".problem:has-text('needs the role admin')")
+    assert page.locator("text=Create a key").is_hidden()
+
+
 # ---------------------------------------------------------------- for everybody
 
 
@@ -322,6 +429,17 @@ def test_pages_are_accessible(opened, shop, scheme, width):
     page = opened(shop.root, color_scheme=scheme, viewport={"width": width, "height": 900})
     page.wait_for_selector(".well")
     check(page)
+    page.goto("/#/schema/orders")
+    page.wait_for_selector(".details .panel")
+    check(page)
+    page.goto("/#/schema/customer__orders")
+    page.wait_for_selector(".buttons")
+    check(page)
+    page.goto("/#/keys")
+    page.wait_for_selector("table")
+    page.click("text=Create a key")
+    check(page)
+    page.keyboard.press("Escape")
     page.goto("/#/sql")
     run(
         page,

@@ -23,6 +23,7 @@ from hornbeam_server.api.rest.dependencies import (
 from hornbeam_server.api.rest.load_bodies import name_bad_row, name_orphan, read_rows
 from hornbeam_server.api.rest.request_models import (
     LoadTogetherBody,
+    RebuildBody,
     RepairBody,
     VerifyBody,
 )
@@ -63,6 +64,21 @@ async def repair_view(name: str, body: RepairBody, request: Request, db: Db) -> 
     those that differ."""
     note(request.scope, repaired=[name])
     return encoded({"repaired": await db.repair(name, body.decoded())})
+
+
+@router.post(
+    "/v1/rebuild",
+    responses=response_models.of(response_models.Rebuilding, 400, 404, 422, 503, 507),
+    openapi_extra=needs(Role.ADMIN),
+)
+async def rebuild_views(body: RebuildBody, request: Request, db: Db) -> Response:
+    """Build views that commits maintain again, with their indexes, while writers go on.
+
+    Until they are built, queries are answered from the relations, and queries that name the views
+    are refused. `POST /v1/groups/rebuild` does the same for deferred views.
+    """
+    note(request.scope, rebuilt=body.views)
+    return encoded({"views": await db.rebuild(body.views)})
 
 
 @router.post(
