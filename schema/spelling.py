@@ -4,7 +4,8 @@ It accepts the same text as the input functions of PostgreSQL 15 (16 also reads 
 in ASCII, with these exceptions:
 
 * Dates are year, month and day as in ISO 8601 (`2024-1-5`, `2024/01/05` and `20240105` as well),
-  times have colons, zones are offsets, `Z` or `UTC`. Words (`today`, `infinity`) and names of
+  times have colons, zones are offsets of hours, minutes and seconds (`+2`, `+0230`, `+02:30:15`), `Z`,
+  `UTC` or `GMT`. Words (`today`, `infinity`) and names of
   months and zones are refused.
 * Text that would lose information is refused: a time of day for a DATE, a zone for a TIMESTAMP,
   a date for a TIME, more than six decimals of a second. There is no TIME '24:00:00'. A TIMESTAMP
@@ -37,7 +38,11 @@ _NAN = r"[+-]?[nN][aA][nN]"
 _DAY = r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}|[0-9]{4}/[0-9]{1,2}/[0-9]{1,2}|[0-9]{8}"
 _CLOCK = r"[0-9]{1,2}:[0-9]{1,2}(?::[0-9]{1,2}(?:\.[0-9]{1,6}0*)?)?"
 _MIDNIGHT = r"0?0:0?0(?::0?0(?:\.0+)?)?"
-_ZONE = r"Z|UTC|[+-](?:0[0-9]|1[0-5])(?::?[0-5][0-9])?"
+UTC = "(?i:z|zulu|utc|gmt)"
+_SIXTIETH = "[0-5]?[0-9]"
+ZONE = (
+    rf"{UTC}|[+-](?:0?[0-9]|1[0-5])(?::{_SIXTIETH}(?::{_SIXTIETH})?|[0-5][0-9])?"  # +2, +230, +2:30
+)
 
 INTEGER = _alone(r"[+-]?[0-9]+")
 DECIMAL = _alone(_NUMBER)
@@ -47,7 +52,7 @@ FALSE = _alone(r"(?i:f|fa|fal|fals|false|n|no|of|off|0)")
 DATE = _alone(rf"({_DAY})(?:[T ] *{_MIDNIGHT})?")
 TIME = _alone(_CLOCK)
 TIMESTAMP = _alone(rf"({_DAY})(?:[T ] *({_CLOCK}))?")
-TIMESTAMPTZ = _alone(rf"({_DAY})(?:[T ] *({_CLOCK}) *({_ZONE})?)?")
+TIMESTAMPTZ = _alone(rf"({_DAY})(?:[T ] *({_CLOCK}) *({ZONE})?)?")
 _DIGITS = r"(?:[0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}"
 UUID = rf"{_DIGITS}|[{{]{_DIGITS}[}}]"
 
@@ -139,7 +144,7 @@ def timestamp(text: str) -> dt.datetime:
 
 def timestamptz(text: str) -> dt.datetime:
     day, clock, zone = _timestamptz(text).groups()
-    return (_at(day, clock) - _offset(zone or "Z")).replace(tzinfo=dt.UTC)
+    return (_at(day, clock) - offset(zone or "Z")).replace(tzinfo=dt.UTC)
 
 
 def _day(text: str) -> dt.date:
@@ -169,12 +174,16 @@ def _ticks(clock: str) -> int:
     return ticks
 
 
-def _offset(zone: str) -> dt.timedelta:
-    if zone in ("Z", "UTC"):
+def offset(zone: str) -> dt.timedelta:
+    """How far the clocks of a zone, which matches `ZONE`, are ahead of UTC."""
+    if zone[0] not in "+-":
         return dt.timedelta()
-    digits = zone[1:].replace(":", "").ljust(4, "0")
-    east = dt.timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
-    return -east if zone[0] == "-" else east
+    digits = zone[1:]
+    run = ":" not in digits and len(digits) > 2
+    fields = [digits[:-2], digits[-2:]] if run else digits.split(":")
+    hours, minutes, seconds = (*map(int, fields), 0, 0)[:3]
+    ahead = dt.timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    return -ahead if zone[0] == "-" else ahead
 
 
 def uuid_of(text: str) -> uuid.UUID:

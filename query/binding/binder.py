@@ -71,7 +71,7 @@ from hornbeam_server.query.binding.names import (
     unknown,
 )
 from hornbeam_server.query.binding.plain_views import STORED, stand_in
-from hornbeam_server.query.binding.stars import with_ordered_stars
+from hornbeam_server.query.binding.stars import with_written_stars
 from hornbeam_server.query.binding.system_names import put_oids
 from hornbeam_server.query.binding.system_tables import is_of_catalog
 from hornbeam_server.query.binding.system_tables import stand_in as stand_in_system
@@ -856,7 +856,7 @@ class _Binder:
         small = are_smallint(cells, self._is_small_column)
         types = [self._type(cell) for cell in cells]
         labels = common_type_of_sides(types, [[cell] for cell in cells], self._argument, "VALUES")
-        type_ = JSONB_TYPE if document else labels
+        type_ = JSONB_TYPE if document else labels or (_TEXT if _are_texts(cells) else None)
         fields = _common_fields([self._fields(cell) for cell in cells])
         return OutputColumn(f"{VALUE}{number}", type_, common, small, fields)
 
@@ -1383,7 +1383,9 @@ class _Binder:
             )
         columns: list[OutputColumn] = []
         open_ = False
-        for node in list(with_ordered_stars(nodes, select.frame)):
+        outermost = bool(nodes) and self._is_outermost(nodes[0])
+        row_of = partial(self._row, select)
+        for node in list(with_written_stars(nodes, select.frame, row_of, outermost=outermost)):
             node = self._shown(node, len(columns) + 1, select)  # noqa: PLW2901
             star = _star(node)
             if star is not None:
@@ -1604,8 +1606,7 @@ class _Binder:
         if row is not None and exists:
             supersede(value, true := exp.Boolean(this=True))
             return node if isinstance(node, exp.Alias) else name_output(true, value.name)
-        above = node.parent.parent if isinstance(node.parent, exp.Returning) else node.parent
-        if above is not self.outermost:
+        if not self._is_outermost(node):
             return self._kept(node, value, row)
         if row is not None:
             named = node if isinstance(node, exp.Alias) else name_output(node, value.name)
@@ -1615,6 +1616,11 @@ class _Binder:
         if _is_tuple(value):
             self._write_tuple(value, select)
         return node
+
+    def _is_outermost(self, node: exp.Expr) -> bool:
+        """Is the projection one of the whole query?"""
+        above = node.parent.parent if isinstance(node.parent, exp.Returning) else node.parent
+        return above is self.outermost
 
     def _kept(self, node: exp.Expr, value: exp.Expr, row: WholeRow | None) -> exp.Expr:
         """The projection `node` of a subquery, in which a row is a structure."""
@@ -2087,6 +2093,12 @@ def _row_as_value(what: str) -> Unsupported:
         f"A whole row cannot be a value here: {what}.",
         cure="Name the columns, or write row_to_json(row) or row::TEXT.",
     )
+
+
+def _are_texts(cells: Sequence[exp.Expr]) -> bool:
+    """Are the cells texts without a type, and NULLs? Such a column of VALUES is TEXT."""
+    left = [cell for cell in cells if not isinstance(cell, exp.Null)]
+    return bool(left) and all(isinstance(cell, exp.Literal) and cell.is_string for cell in left)
 
 
 def _is_tuple(node: exp.Expr) -> bool:

@@ -110,17 +110,25 @@ class WholeRow:
 
     def structure(self) -> exp.Expr:
         """The row as a value, which a column of a subquery has."""
-        pairs = zip(self.columns, self.cells(), strict=True)
-        named = [_member(name, cell) for (name, _, _), cell in pairs]
-        found = self.guarded(exp.Struct(expressions=named))
-        found.meta[FIELDS] = tuple(replace(column, name=name) for name, _, column in self.columns)
-        return found
+        columns = [replace(column, name=name) for name, _, column in self.columns]
+        found = structure_of(columns, self.cells())
+        guarded = self.guarded(found)
+        guarded.meta[FIELDS] = found.meta[FIELDS]
+        return guarded
 
     def number(self) -> exp.Expr:
         """The argument of COUNT of the row."""
         there = exp.Boolean(this=True)
         found = self.guarded(there)
         return exp.Star() if found is there else found
+
+
+def structure_of(columns: Sequence[OutputColumn], cells: Cells) -> exp.Expr:
+    """The row of these columns and values, as a value that a column of a subquery has."""
+    pairs = zip(columns, cells, strict=True)
+    found = exp.Struct(expressions=[_member(column.name, cell) for column, cell in pairs])
+    found.meta[FIELDS] = tuple(columns)
+    return found
 
 
 def row_of_value(value: exp.Expr, fields: Sequence[OutputColumn]) -> WholeRow:

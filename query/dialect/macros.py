@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 from sqlglot import exp
 
@@ -37,6 +38,17 @@ def _quoted(text: str) -> str:
 _WIDE, _LONG = (f"DECIMAL({MAX_DECIMAL_PRECISION},{scale})" for scale in (9, 18))
 _LOST = "error('NUMERIC without precision does not keep all digits of the value: say NUMERIC(p,s)')"
 _DASHED = r"regexp_replace(trim(x, e' \t\n\v\f\r'), '^([0-9]{4})([0-9]{2})([0-9]{2})', '\1-\2-\3')"
+_ZONED = reduce(
+    lambda text, rule: f"regexp_replace({text}, '{rule[0]}', '{rule[1]}', 'g')",
+    (
+        (rf" *{spelling.UTC}$", "+00"),
+        (r" *([+-])([0-9]?[0-9])([0-9]{2})$", r"\1\2:\3"),
+        (r" +([+-])", r"\1"),
+        (r"([:+-])([0-9])\b", r"\10\2"),
+    ),
+    _DASHED,
+)
+"""A timestamp with the zone as DuckDB reads it: `+02:30` for ` +230`."""
 _FALSE = _read(spelling.FALSE, "'false'")
 _TRUTH = f"CASE WHEN regexp_full_match(x, {_quoted(spelling.TRUE)}) THEN 'true' ELSE {_FALSE} END"
 _BYTES_OF_TEXT = (
@@ -224,7 +236,7 @@ _OF_TEXT: dict[str, str] = {
     "date": _read(spelling.DATE, _DASHED),
     "time": _read(spelling.TIME),
     "timestamp": _read(spelling.TIMESTAMP, _DASHED),
-    "timestamptz": _read(spelling.TIMESTAMPTZ, _DASHED),
+    "timestamptz": _read(spelling.TIMESTAMPTZ, _ZONED),
     "uuid": _read(spelling.UUID),
     "bytes": _BYTES_OF_TEXT,
     "numeric": f"CASE WHEN NOT regexp_full_match(x, {_quoted(_SHORT_NUMBER)}) AND"

@@ -26,7 +26,7 @@ from hornbeam_server.schema.types import LONG, MAX_TEXT, REAL, UNORDERED, Column
 _MOMENT = re.compile(
     r"\s*(?P<year>\d{4,6})(?P<sign>[-/])(?P<month>\d{1,2})(?P=sign)(?P<day>\d{1,2})"
     r"(?:(?:T|\s+)(?P<hour>\d{1,2}):(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?P<part>\.\d*)?)?"
-    r"\s*(?P<zone>Z|UTC|GMT|[+-]\d{1,2}(?::?\d\d(?::?\d\d)?)?)?)?\s*",
+    rf"\s*(?P<zone>{spelling.ZONE})?)?\s*",
     re.ASCII | re.IGNORECASE,
 )
 _RUN_OF_DATE = re.compile(r"^(\s*\d{4,6})(\d\d)(\d\d)(?!\d)", re.ASCII)
@@ -78,7 +78,7 @@ def _parts(text: str) -> tuple[dt.datetime | Beyond, dt.timedelta, dt.timedelta]
     year = int(match["year"])
     within = year if year <= dt.MAXYEAR else 2000 + year % 400  # a year of the same length
     day = dt.datetime(within, int(match["month"]), int(match["day"]))
-    after, ahead = _time_of_day(match), _ahead(match["zone"])
+    after, ahead = _time_of_day(match), spelling.offset(match["zone"] or "Z")
     return (day if year <= dt.MAXYEAR else Beyond(before=False)), after, ahead
 
 
@@ -89,18 +89,6 @@ def _time_of_day(match: re.Match[str]) -> dt.timedelta:
     if minute > 59 or second > 60 or hour > 24 or (hour == 24 and (minute or second or micros)):
         raise ValueError
     return dt.timedelta(hours=hour, minutes=minute, seconds=second, microseconds=micros)
-
-
-def _ahead(zone: str | None) -> dt.timedelta:
-    if zone is None or zone[0] not in "+-":
-        return dt.timedelta()
-    digits = zone[1:].replace(":", "")
-    digits = digits.zfill(len(digits) + len(digits) % 2)
-    hours, minutes, seconds = (int(digits[i : i + 2] or 0) for i in (0, 2, 4))
-    if hours > 15 or minutes > 59 or seconds > 59:
-        raise ValueError
-    ahead = dt.timedelta(hours=hours, minutes=minutes, seconds=seconds)
-    return -ahead if zone[0] == "-" else ahead
 
 
 def _date(text: str) -> dt.date | Beyond:

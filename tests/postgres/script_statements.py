@@ -848,6 +848,24 @@ SELECT * FROM t
 DELETE FROM t WHERE EXISTS (SELECT v AS id FROM (VALUES (5)) AS s (v) WHERE v < id)
 SELECT count(*) FROM t
 """,
+        "rows that parts of WITH return": """
+CREATE TABLE t (id INT PRIMARY KEY, a TEXT, k NUMERIC(6,2))
+INSERT INTO t VALUES (1, 'x y', 1.50), (2, NULL, NULL)
+WITH w AS (INSERT INTO t VALUES (3, 'q', 2) RETURNING t) SELECT * FROM w
+WITH w AS (UPDATE t SET a = 'z' WHERE id < 3 RETURNING t AS r, t, id) SELECT (r).a, (w.r).k, t, id, row_to_json(r) FROM w ORDER BY id
+WITH w AS (UPDATE t AS i SET k = 1 RETURNING *, i) SELECT count(*), count(i), max((i).id) FROM w
+WITH w AS (DELETE FROM t WHERE id = 3 RETURNING t.*, t) SELECT * FROM w
+WITH w AS (DELETE FROM t WHERE id = 2 RETURNING t) INSERT INTO t SELECT (t).id + 10, (t).a, 5 FROM w RETURNING t
+WITH w AS (INSERT INTO t VALUES (4, NULL, NULL) RETURNING t) SELECT (w.t).*, t IS NULL FROM w
+WITH w AS (UPDATE t SET k = v.n FROM (VALUES (1, 'x', 1.5), (4, 'y', 2.25)) AS v (i, s, n) WHERE t.id = v.i RETURNING v.i, v.s, t, v.i + 1 AS j) SELECT * FROM w ORDER BY i
+WITH w AS (DELETE FROM t USING (VALUES (1), (4)) AS v (i) WHERE v.i = t.id RETURNING v.i, t) SELECT (t).a, i FROM w ORDER BY i
+SELECT * FROM t
+WITH q AS (SELECT t AS r, 1 AS z FROM t) SELECT * FROM q
+WITH q AS (SELECT t AS r, 1 AS z FROM t) SELECT q.*, (r).*, (q.r).id FROM q ORDER BY r
+WITH q AS (SELECT t AS r, 1 AS z FROM t) SELECT x.* FROM (SELECT (r).*, z FROM q) AS x
+WITH q AS (SELECT t AS r, 1 AS z FROM t) SELECT * FROM q JOIN q AS p USING (z)
+SELECT DISTINCT * FROM (SELECT t FROM t) AS q
+""",
     }
 )
 """The scripts, by name: one statement a line."""

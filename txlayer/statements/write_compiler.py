@@ -592,10 +592,11 @@ class _Compiler:
         scope = self._scope()
         types: list[ColumnType | None] = []
         scalars: list[Scalar] = []
-        for _, expression in outputs[0]:
+        for (_, expression), column in zip(outputs[0], self.bound.columns, strict=True):
             compiled = compile_expression(expression, scope)
             of_cast = named_type(expression.args.get("to"))
-            types.append(of_cast if compiled is None else compiled.type)
+            computed = of_cast or column.type or column.number
+            types.append(computed if compiled is None else compiled.type)
             scalars.append(compiled or self._scalar(expression, scope))
         names = tuple(name for name, _ in outputs[0])
         return Returning(names, tuple(types), tuple(scalars), tuple(outputs[1]))

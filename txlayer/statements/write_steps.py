@@ -9,16 +9,18 @@ has the relation, and a query of its columns takes the place of the part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import groupby
 from types import MappingProxyType
 
 from sqlglot import exp
 
 from hornbeam_server.query.binding.algebra import BoundStatement, StatementKind
-from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
+from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn, bind_tree
 from hornbeam_server.query.binding.numbers_below import takes_numbers, uses_numbers
 from hornbeam_server.query.binding.parameters import readers
+from hornbeam_server.query.binding.whole_rows import structure_of
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.parsing.placeholders import Parameter
 from hornbeam_server.query.parsing.sequence_calls import refuse_calls
@@ -47,6 +49,8 @@ from hornbeam_server.txlayer.statements.write_plans import (
 from hornbeam_server.txlayer.statements.write_queries import name_parameters, put_before
 
 WRITES = (exp.Insert, exp.Update, exp.Delete)
+_ROW = "row."
+"""The beginning of the prefix of a row's columns."""
 Compile = Callable[[BoundQuery, Catalog, QueryEngine], RowPlan]
 
 
@@ -152,6 +156,7 @@ class _Compiler:
             self._steps.append(block)
 
     def _step(self, cte: exp.Expr, number: int) -> Step:
+        rows = _write_rows_out(cte.this, self._catalog)
         plan, uses = self._write(cte.this)
         returning = plan.returning
         if returning is None:
@@ -162,7 +167,9 @@ class _Compiler:
         schema = catalog.schema
         schema = replace(schema, relations=(*schema.relations, relation))
         self._blocks.catalog = replace(catalog, schema=schema)
-        self.known.append(_reading(cte, relation, returning.columns))
+        query = query_of(relation, returning.columns)
+        _put_rows_together(query, returning, rows)
+        self.known.append(exp.CTE(this=query, alias=cte.args["alias"].copy()))
         return Step(plan, uses, catalog, relation.name)
 
     def _last(self, tree: exp.Expr) -> Step | Subquery:
@@ -215,6 +222,53 @@ def _relation_of(returning: Returning, name: str, alias: str) -> Relation:
     return Relation(name, (NUMBER, *columns), (NUMBER.name,))
 
 
-def _reading(cte: exp.Expr, relation: Relation, names: Sequence[str]) -> exp.Expr:
-    """The CTE as a query of the relation that has its rows."""
-    return exp.CTE(this=query_of(relation, names), alias=cte.args["alias"].copy())
+def _write_rows_out(write: exp.Expr, catalog: Catalog) -> Mapping[str, str]:
+    """Replace each whole row of the target in RETURNING by its columns. The names of these columns
+    begin with the row's own prefix. Returns the name of each row's output column by its prefix."""
+    target = write.this.this if isinstance(write.this, exp.Schema) else write.this
+    returning = write.args.get("returning")
+    if returning is None or target.name not in catalog.schema:
+        return {}
+    relation, rows = catalog.schema.relation(target.name), dict[str, str]()
+    listed: list[exp.Expr] = []
+    for item in returning.expressions:
+        value = item.unalias()
+        named = isinstance(value, exp.Column) and not value.table and not value.is_star
+        if named and value.name == target.alias_or_name and value.name not in relation.positions:
+            rows[prefix := f"{_ROW}{len(rows)}."] = item.alias_or_name
+            listed += (
+                exp.alias_(
+                    exp.Dot(this=exp.Paren(this=value.copy()), expression=_quoted(column.name)),
+                    _quoted(prefix + column.name),
+                    copy=False,
+                )
+                for column in relation.visible
+            )
+        else:
+            listed.append(item)
+    returning.set("expressions", listed)
+    return rows
+
+
+def _put_rows_together(query: exp.Select, returning: Returning, rows: Mapping[str, str]) -> None:
+    """Make one column of the columns of each row that `_write_rows_out` has replaced."""
+    columns = list(zip(query.expressions, returning.columns, returning.types, strict=True))
+    listed: list[exp.Expr] = []
+    for prefix, some in groupby(columns, lambda column: _prefix(column[1], rows)):
+        if prefix is None:
+            listed += (item for item, _, _ in some)
+            continue
+        parts = list(some)
+        fields = [OutputColumn(name.removeprefix(prefix), type_) for _, name, type_ in parts]
+        row = structure_of(fields, [item.this for item, _, _ in parts])
+        listed.append(exp.alias_(row, _quoted(rows[prefix]), copy=False))
+    query.set("expressions", listed)
+
+
+def _prefix(column: str, rows: Mapping[str, str]) -> str | None:
+    """The prefix of the row that a column belongs to; None for other columns."""
+    return next((prefix for prefix in rows if column.startswith(prefix)), None)
+
+
+def _quoted(name: str) -> exp.Identifier:
+    return exp.to_identifier(name, quoted=True)
