@@ -4,9 +4,8 @@ It accepts the same text as the input functions of PostgreSQL 15 (16 also reads 
 in ASCII, with these exceptions:
 
 * Dates are year, month and day as in ISO 8601 (`2024-1-5`, `2024/01/05` and `20240105` as well),
-  times have colons, zones are offsets of hours, minutes and seconds (`+2`, `+0230`, `+02:30:15`), `Z`,
-  `UTC` or `GMT`. Words (`today`, `infinity`) and names of
-  months and zones are refused.
+  times have colons, zones are offsets of hours, minutes and seconds (`+2`, `+0230`, `+02:30:15`),
+  `Z`, `UTC` or `GMT`. Words (`today`, `infinity`) and names of months and zones are refused.
 * Text that would lose information is refused: a time of day for a DATE, a zone for a TIMESTAMP,
   a date for a TIME, more than six decimals of a second. There is no TIME '24:00:00'. A TIMESTAMP
   WITH TIME ZONE without a zone is in UTC, which is the time zone of every session.

@@ -168,12 +168,6 @@ def _encoding(name: str, value: Any) -> str:
     return text
 
 
-def _freeze(name: str, value: Any) -> bool:
-    if _boolean(name, value):
-        raise BadCopy(UNSUPPORTED, "COPY FREEZE is not supported.", hint="Leave FREEZE out.")
-    return False
-
-
 def _columns(name: str, value: Any) -> Columns:
     """`value`: a tuple of names, or `*`."""
     if value == "*" and name == "force_quote":
@@ -192,6 +186,6 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "quote": _sign,
     "escape": _sign,
     "encoding": _encoding,
-    "freeze": _freeze,
+    "freeze": _boolean,
     **dict.fromkeys(_OF_COLUMNS, _columns),
 }

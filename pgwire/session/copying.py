@@ -1,7 +1,8 @@
 """COPY FROM STDIN and COPY TO STDOUT of one session.
 
 COPY FROM collects the rows that the client sends, and inserts them by one statement with as many
-sets of parameters. So it is one transaction, or a part of the open one, within the limits of both.
+sets of parameters; a condition behind WHERE is a query that finds the rows to insert. So it is one
+transaction, or a part of the open one, within the limits of both.
 COPY TO runs a query, and writes its rows as they come.
 """
 
@@ -20,9 +21,11 @@ from hornbeam.writes import Write
 from hornbeam_server.pgwire.codec import answers
 from hornbeam_server.pgwire.codec import requests as asked
 from hornbeam_server.pgwire.copy.binary import BinaryRows
+from hornbeam_server.pgwire.copy.condition import Condition, TableColumn, condition_of
 from hornbeam_server.pgwire.copy.options import BINARY, BadCopy, Options
 from hornbeam_server.pgwire.copy.records import BadData, Records
-from hornbeam_server.pgwire.copy.statement import Copy, copy_of, listed, with_blanks
+from hornbeam_server.pgwire.copy.statement import Copy, copy_of, listed
+from hornbeam_server.pgwire.copy.words import with_blanks
 from hornbeam_server.pgwire.copy.written import Written
 from hornbeam_server.pgwire.session.execution import Execution, Outcome
 from hornbeam_server.pgwire.session.failures import PROTOCOL_VIOLATION, Failure, failure_of
@@ -39,7 +42,9 @@ _PIECE = 1 << 16
 _BYTES = frozenset({oids.BYTEA, oids.OF_OID[oids.BYTEA].array})
 """Types whose text in COPY is not the text of a parameter."""
 _COLUMNS = (
-    "SELECT attname, atttypid, attgenerated FROM pg_attribute"
+    "SELECT attname, atttypid, attgenerated, attidentity, format_type(atttypid, atttypmod),"
+    " pg_get_expr(adbin, adrelid) FROM pg_attribute LEFT JOIN pg_attrdef"
+    " ON adrelid = attrelid AND adnum = attnum"
     " WHERE attrelid = {}::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
 )
 _CANCELLED, _TOO_MUCH, _BAD_BINARY, _BAD_TEXT = "57014", "54000", "22P03", "22P02"
@@ -47,10 +52,11 @@ _MORE = "Send less at a time, or load files by hornbeam load and dumps by hornbe
 
 
 class Column(NamedTuple):
-    """A column that COPY reads or writes, and the number of its type."""
+    """A column of the table, and the number of its type."""
 
     name: str
     oid: int
+    of_table: TableColumn
 
 
 class Sink(NamedTuple):
@@ -78,7 +84,7 @@ class Copying:
             copy = copy_of(statement.sql)
             with self._session.statement():
                 if copy.reads:
-                    count = await self._take_in(copy, incoming)
+                    count = await self._take_in(copy, statement.sql, incoming)
                 else:
                     count = await self._give_out(copy, statement.sql)
         except BadCopy as error:
@@ -118,7 +124,8 @@ class Copying:
 
     async def _query(self, copy: Copy, sql: str) -> Statement:
         if copy.table:
-            names = listed([each.name for each in await self._columns(copy)])
+            known = await self._known(copy)
+            names = listed([each.name for each in _chosen(copy, known)])
             return statement_of(f"SELECT {names} FROM {copy.table}")
         found = statement_of(with_blanks(sql, *copy.query))
         if found.kind not in {Kind.READ, Kind.WRITE}:
@@ -131,14 +138,16 @@ class Copying:
 
     # ------------------------------------------------------------ COPY FROM
 
-    async def _take_in(self, copy: Copy, incoming: Incoming) -> int:
+    async def _take_in(self, copy: Copy, sql: str, incoming: Incoming) -> int:
         """Insert the rows that the client sends. Returns their number."""
         if self._session.own_settings["transaction_read_only"] == "on":
             raise BadCopy("25006", "Cannot execute COPY FROM in a read-only transaction.")
-        columns = await self._columns(copy)
+        known = await self._known(copy)
+        columns = _chosen(copy, known)
         names = [each.name for each in columns]
         insert = _insert(copy.table, names)
         await self._execution.describe(statement_of(insert), ())  # its errors come before the data
+        condition = await self._condition(copy, sql, names, known)
         binary = copy.options.format == BINARY
         self._sink.put(answers.copy_in(len(columns), binary=binary))
         await self._sink.flush()
@@ -147,15 +156,38 @@ class Copying:
             await self._receive(rows, incoming)
         except BadData as error:
             raise _failed(error, copy.name) from None
+        try:
+            if condition is not None and rows.sets:
+                found = await self._execution.aside(condition.sql, condition.parameters(rows.sets))
+                rows.keep([int(number) for (number,) in found])
+            return await self._insert(insert, rows)
+        except DatabaseError as error:
+            raise rows.located(error, copy.name) from error
+
+    async def _insert(self, insert: str, rows: _Rows) -> int:
         if not rows.sets:
             return 0
         body = {"sql": insert, "parameter_sets": rows.sets, **self._session.path_member}
-        try:
-            await self._session.write([write := Write(body)])
-        except DatabaseError as error:
-            raise rows.located(error, copy.name) from error
+        await self._session.write([write := Write(body)])
         assert write.result is not None
         return int(write.result["affected"])
+
+    async def _condition(
+        self, copy: Copy, sql: str, names: Sequence[str], known: Mapping[str, Column]
+    ) -> Condition | None:
+        """The condition of WHERE. Raises Failure, whose place is none in the text of COPY."""
+        if copy.where == (0, 0):
+            return None
+        columns = {name: each.of_table for name, each in known.items()}
+        text = sql[slice(*copy.where)]
+        condition = condition_of(text, copy.name, names, columns)
+        try:
+            await self._execution.aside(condition.sql, condition.parameters([]))  # of no rows
+        except DatabaseError as error:
+            failure = failure_of(error)
+            failure.more = {name: value for name, value in failure.more.items() if name != "P"}
+            raise failure from None
+        return condition
 
     async def _receive(self, rows: _Rows, incoming: Incoming) -> None:
         """Take the data up to its end. Raises BadData, Failure."""
@@ -193,34 +225,51 @@ class Copying:
 
     # ------------------------------------------------------------ columns
 
-    async def _columns(self, copy: Copy) -> list[Column]:
-        """The columns that COPY names, or else all that are not generated. Raises BadCopy."""
+    async def _known(self, copy: Copy) -> Mapping[str, Column]:
+        """The columns of the table."""
         found = await self._execution.aside(_COLUMNS.format(quoted_text(copy.table)))
-        known = {name: (Column(name, int(oid)), bool(made)) for name, oid, made in found}
-        columns = self._named(copy, known)
-        names, options = [each.name for each in columns], copy.options
-        for option, given in (
-            ("FORCE_QUOTE", options.force_quote),
-            ("FORCE_NOT_NULL", options.force_not_null),
-            ("FORCE_NULL", options.force_null),
-        ):
-            _require_known(given or (), names, known, option)
-        return columns
+        return {
+            name: Column(
+                name,
+                int(oid),
+                TableColumn(
+                    name,
+                    type_,
+                    default or "",
+                    bool(generated),
+                    bool(identity) or "nextval(" in (default or ""),
+                ),
+            )
+            for name, oid, generated, identity, type_, default in found
+        }
 
-    def _named(self, copy: Copy, known: Mapping[str, tuple[Column, bool]]) -> list[Column]:
-        """`known`: the columns of the table, and whether they are generated."""
-        if not copy.columns:
-            return [column for column, generated in known.values() if not generated]
-        for number, name in enumerate(copy.columns):
-            if name not in known:
-                message = f'Column "{name}" of relation "{copy.name}" does not exist.'
-                raise BadCopy("42703", message)
-            if known[name][1]:
-                detail = "Generated columns cannot be used in COPY."
-                raise BadCopy("42P10", f'Column "{name}" is a generated column.', detail)
-            if name in copy.columns[:number]:
-                raise BadCopy("42701", f'Column "{name}" is given more than once.')
-        return [known[name][0] for name in copy.columns]
+
+def _chosen(copy: Copy, known: Mapping[str, Column]) -> list[Column]:
+    """The columns that COPY names, or else all that are not generated. Raises BadCopy."""
+    columns = _named(copy, known)
+    names, options = [each.name for each in columns], copy.options
+    for option, given in (
+        ("FORCE_QUOTE", options.force_quote),
+        ("FORCE_NOT_NULL", options.force_not_null),
+        ("FORCE_NULL", options.force_null),
+    ):
+        _require_known(given or (), names, known, option)
+    return columns
+
+
+def _named(copy: Copy, known: Mapping[str, Column]) -> list[Column]:
+    if not copy.columns:
+        return [column for column in known.values() if not column.of_table.generated]
+    for number, name in enumerate(copy.columns):
+        if name not in known:
+            message = f'Column "{name}" of relation "{copy.name}" does not exist.'
+            raise BadCopy("42703", message)
+        if known[name].of_table.generated:
+            detail = "Generated columns cannot be used in COPY."
+            raise BadCopy("42P10", f'Column "{name}" is a generated column.', detail)
+        if name in copy.columns[:number]:
+            raise BadCopy("42701", f'Column "{name}" is given more than once.')
+    return [known[name] for name in copy.columns]
 
 
 class _Rows:
@@ -241,6 +290,11 @@ class _Rows:
 
     def end(self) -> None:
         self._add(self._source.end())
+
+    def keep(self, numbers: Sequence[int]) -> None:
+        """Leave out all rows but those with these numbers, from 0, in ascending order."""
+        self.sets = [self.sets[number] for number in numbers]
+        self._lines = array("Q", [self._lines[number] for number in numbers])
 
     def _add(self, found: Sequence[Any]) -> None:
         if self._binary:
@@ -269,7 +323,7 @@ class _Rows:
         """A text as the parameter of a column. Raises BadData."""
         if text is None:
             return None
-        name, oid = self._columns[number]
+        name, oid, _ = self._columns[number]
         try:
             return to_wire(value_of(text.encode(), oid, 0))
         except BadValue as error:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hornbeam.statements import Kind, Token, kind, name_of, tokens
-from hornbeam_server.pgwire.copy.statement import with_blanks
+from hornbeam.statements import Kind, kind, name_of
+from hornbeam_server.pgwire.copy.words import Words, with_blanks
 from hornbeam_server.pgwire.session.failures import Failure
 from hornbeam_server.pgwire.session.placeholders import Statement
 from hornbeam_server.pgwire.session.rows import Listed, Row, RowSource
 
 MAX_HELD = 200_000
 """Maximum rows that the cursors WITH HOLD of one session keep."""
-_SYNTAX, _UNSUPPORTED, _NOT_FORWARD = "42601", "0A000", "55000"
+_UNSUPPORTED, _NOT_FORWARD = "0A000", "55000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +51,20 @@ class Close:
 
 def cursor_statement(statement: Statement) -> Declare | Fetch | Close:
     """The meaning of a statement about cursors. Raises Failure."""
-    words = _Words(statement.sql)
+    words = Words(statement.sql, Failure)
     verb = words.take().lower()
     if verb == "declare":
         return _declare(statement, words)
     found: Close | Fetch
     if verb == "close":
-        found = Close("" if words.peek() == "all" else name_of(words.peek(raw=True)))
-        words.take()
+        found = Close("" if words.took("all") else name_of(words.take()))
     else:
         found = _fetch(words, moves=verb == "move")
-    words.end()
+    words.require_end()
     return found
 
 
-def _declare(statement: Statement, words: _Words) -> Declare:
+def _declare(statement: Statement, words: Words) -> Declare:
     name = name_of(words.take())
     binary = hold = False
     while (word := words.peek()) != "cursor":
@@ -92,7 +91,7 @@ def _declare(statement: Statement, words: _Words) -> Declare:
     return Declare(name, statement._replace(sql=text, kind=Kind.READ), hold, binary)
 
 
-def _fetch(words: _Words, *, moves: bool) -> Fetch:
+def _fetch(words: Words, *, moves: bool) -> Fetch:
     """[direction] [FROM | IN] name. The name of a cursor alone may be a word of a direction."""
     word = words.peek() if words.left > 1 else ""
     count: int | None = 1
@@ -110,7 +109,7 @@ def _fetch(words: _Words, *, moves: bool) -> Fetch:
     elif word:
         if word in {"next", "forward"}:
             words.take()
-        count = 1 if word == "next" else words.count()
+        count = 1 if word == "next" else _count(words)
     if words.peek() in {"from", "in"} and words.left > 1:
         words.take()
     if count is not None and count < 0:
@@ -126,62 +125,11 @@ def backwards() -> Failure:
     )
 
 
-class _Words:
-    """The tokens of a statement, one after the other."""
-
-    def __init__(self, sql: str) -> None:
-        self._tokens: list[Token] = [token for token in tokens(sql) if token.text != ";"]
-        self._at = 0
-        self._length = len(sql)
-
-    @property
-    def left(self) -> int:
-        return len(self._tokens) - self._at
-
-    @property
-    def offset(self) -> int:
-        """Where the next token begins."""
-        return self._tokens[self._at].start if self.left else self._length
-
-    def peek(self, *, raw: bool = False) -> str:
-        """The next token, in lower case unless `raw`; "" behind the last one."""
-        text = self._tokens[self._at].text if self.left else ""
-        return text if raw else text.lower()
-
-    def take(self) -> str:
-        if not self.left:
-            raise self.unexpected()
-        self._at += 1
-        return self._tokens[self._at - 1].text
-
-    def required(self, word: str) -> None:
-        if self.peek() != word:
-            raise self.unexpected()
-        self.take()
-
-    def number(self) -> int:
-        """A number with its sign. Raises Failure for another token."""
-        sign = self.take() if self.peek() in {"-", "+"} else ""
-        if not self.peek().isdecimal():
-            raise self.unexpected()
-        return int(sign + self.take())
-
-    def count(self) -> int | None:
-        """A number, or ALL (None); 1 if another token is next."""
-        if self.peek() == "all":
-            self.take()
-            return None
-        return self.number() if self.peek() in {"-", "+"} or self.peek().isdecimal() else 1
-
-    def end(self) -> None:
-        if self.left:
-            raise self.unexpected()
-
-    def unexpected(self, back: int = 0) -> Failure:
-        at = self._at - back
-        if at >= len(self._tokens):
-            return Failure(_SYNTAX, "Syntax error at end of input.")
-        return Failure(_SYNTAX, f'Syntax error at or near "{self._tokens[at].text}".')
+def _count(words: Words) -> int | None:
+    """A number, or ALL (None); 1 if another token is next."""
+    if words.took("all"):
+        return None
+    return words.number() if words.peek() in {"-", "+"} or words.peek().isdecimal() else 1
 
 
 class Paused:

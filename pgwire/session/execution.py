@@ -73,11 +73,12 @@ class Execution:
             return await self._read(statement, values)
         return _outcome(await self._executed(statement, values))
 
-    async def aside(self, sql: str) -> list[Row]:
+    async def aside(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """All rows of a short query that is no part of the transaction. Raises hornbeam's
         errors."""
         session, queries = self.session, self._queries
-        body = encode({"sql": sql, "bookmark": session.bookmark, **session.path_member})
+        asked = {"sql": sql, "parameters": parameters, "bookmark": session.bookmark}
+        body = encode(asked | session.path_member)
         handed = await repeated(lambda: queries.rows(body), queries.pause)
         return [row async for batch in handed.batches for row in batch]
 

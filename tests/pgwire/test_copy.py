@@ -43,8 +43,10 @@ def test_the_answers_are_those_of_postgresql(tmp_path):
             answer[1] = OTHER_SQLSTATES.get(answer[1], answer[1])
         if answer[0] == "error" and answer[1][:2] == "23":  # without the text of the line
             answer[2] = answer[2].partition(":")[0]
-    for case, answer in recorded.items():
-        assert (case, found.get(case)) == (case, answer)
+        if answer[:2] == ["error", "22012"]:  # the condition of all rows is one query
+            answer[2] = None
+    differ = {case: (found.get(case), a) for case, a in recorded.items() if found.get(case) != a}
+    assert not differ
     assert found.keys() == recorded.keys()
 
 
@@ -308,3 +310,36 @@ def test_rows_of_a_query_that_fails_end_in_an_error(connection):
     )
     assert error.sqlstate == "22012"
     assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_freeze_is_accepted(connection):
+    for number, options in enumerate(("WITH (FREEZE)", "WITH (FREEZE on)", "FREEZE CSV"), 8001):
+        with connection.cursor().copy(f"COPY item (i_id, i_name) FROM STDIN {options}") as copy:
+            copy.write(f"{number},x\n" if "CSV" in options else f"{number}\tx\n")
+    count = connection.execute("SELECT count(*) FROM item WHERE i_id BETWEEN 8001 AND 8003")
+    assert count.fetchone() == (3,)
+
+
+def test_the_condition_of_a_copy_chooses_binary_rows_in_the_open_transaction(connection):
+    sql = "COPY item (i_id, i_name) FROM STDIN (FORMAT binary) WHERE i_name LIKE 'a%'"
+    with connection.transaction(), connection.cursor() as cursor:
+        with cursor.copy(sql) as copy:
+            copy.set_types(TYPES[:2])
+            for number in range(8100, 8110):
+                copy.write_row((number, "ab"[number % 2]))
+        assert cursor.statusmessage == "COPY 5"
+        cursor.execute("SELECT count(*) FROM item WHERE i_id BETWEEN 8100 AND 8109")
+        assert cursor.fetchone() == (5,)
+
+
+def test_the_condition_of_a_copy_names_no_arrays_and_no_numbers_that_are_not_sent(connection):
+    connection.execute("CREATE TABLE given (g SERIAL PRIMARY KEY, a INTEGER[], x INTEGER)")
+    for sql in (
+        "COPY given (a, x) FROM STDIN WHERE a IS NULL",
+        "COPY given (x) FROM STDIN WHERE g > 1",
+    ):
+        assert refused(connection, sql).sqlstate == "0A000"
+    assert refused(connection, "COPY given (x) FROM STDIN WHERE max(x) > 1").sqlstate == "42601"
+    with connection.cursor().copy("COPY given (g, x) FROM STDIN WHERE g > 1 AND a IS NULL") as copy:
+        copy.write("1\t1\n2\t2\n")
+    assert connection.execute("SELECT g, x FROM given").fetchall() == [(2, 2)]

@@ -18,8 +18,9 @@ _TIMES = (
 )  # fmt: skip
 _TEXTS = (
     "2024-01-28 12:00+2", "2024-1-8 7:9:5.5 -7", "2024-01-28 12:00:00 -730", "20240128 12:00+2:5",
-    "2024-01-28 12:00-02:30:15", "2024-01-28 12:00+002", "2024-01-28 12:00z", "2024-01-28 12:00 gmt",
-    "2024-01-28 12:00 Zulu", "2024-01-28 12:00+16", "2024-01-28 12:00+2:60", "2024-01-28",
+    "2024-01-28 12:00-02:30:15", "2024-01-28 12:00+002", "2024-01-28 12:00z",
+    "2024-01-28 12:00 gmt", "2024-01-28 12:00 Zulu", "2024-01-28 12:00+16", "2024-01-28 12:00+2:60",
+    "2024-01-28",
     "2024-01-28 12:00+023015", "2024-01-28 24:00+2",
 )  # fmt: skip
 _OTHERS = """
@@ -41,5 +42,6 @@ SELECT date_trunc('day', z, CASE WHEN id = 1 THEN '+05:30' ELSE 'EST' END) FROM 
 
 def zones() -> Iterator[str]:
     yield from (f"{time} AT TIME ZONE {zone}" for time, zone in product(_TIMES, _ZONES))
-    yield from (f"SELECT CAST(x AS TIMESTAMPTZ) FROM (VALUES ('{text}')) AS v (x)" for text in _TEXTS)
+    for text in _TEXTS:
+        yield f"SELECT CAST(x AS TIMESTAMPTZ) FROM (VALUES ('{text}')) AS v (x)"
     yield from _OTHERS
