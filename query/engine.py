@@ -29,7 +29,7 @@ from hornbeam_server.query.binding.parameters import (
     with_literals,
     with_types,
 )
-from hornbeam_server.query.dialect.duckdb_types import from_record_batch, with_labels
+from hornbeam_server.query.dialect.duckdb_types import from_record_batch, with_known_types
 from hornbeam_server.query.duckdb.session import DuckSession
 from hornbeam_server.query.duckdb_plan import ResidualPlan
 from hornbeam_server.query.execution.direct import Attempts, is_direct, rows_directly
@@ -676,7 +676,7 @@ class QueryStream:
 
 def _typed(columns: tuple[OutputColumn, ...], session: DuckSession) -> tuple[OutputColumn, ...]:
     """The columns with DuckDB's types, and with its names if binding did not know all columns."""
-    types = with_labels(session.types, [column.type for column in columns])
+    types = with_known_types(session.types, [column.type for column in columns])
     if len(columns) != len(session.types):
         return tuple(map(OutputColumn, session.names, types))
     return tuple(

@@ -51,6 +51,7 @@ def main() -> int:
         if module_name(path) not in used
         and path.name not in {"__init__.py", "conftest.py"}
         and not path.name.startswith("test_")
+        and path.parent.name != "migrations"  # Django finds them by their place
         and not re.search(rf"\b{re.escape(module_name(path))}\b", started)
         and f'"{module_name(path)}"' not in loaded
         and f'"{module_name(path).removeprefix("hornbeam_server.")}"' not in loaded

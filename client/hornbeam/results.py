@@ -12,7 +12,7 @@ from hornbeam.explaining import explained_of
 from hornbeam.namespaces import setting_of_path
 from hornbeam.prepared import execute_of
 from hornbeam.session import Session
-from hornbeam.settings import WITHOUT_EFFECT, resets_all, set_by_function
+from hornbeam.settings import WITHOUT_EFFECT, resets_all, set_by_function, sets_constraints
 from hornbeam.statements import Kind, kind, may_show, setting_of
 from hornbeam.tags import tag_of
 from hornbeam.types import Parameters, row_reader
@@ -239,6 +239,9 @@ class Results:
             await self._set(statement)
             self._take([{"name": "set_config", "type": "TEXT"}], [[value]])
             self._rowcount, self.tag = 1, "SELECT 1"
+            return
+        if sets_constraints(operation):
+            await self.session.settle()
             return
         if resets_all(operation):
             self.session.reset_kept()

@@ -203,6 +203,14 @@ def resets_all(sql: str) -> bool:
     return [token.text.lower() for token in tokens(sql)][:2] == ["reset", "all"]
 
 
+def sets_constraints(sql: str) -> bool:
+    """Whether the statement is SET CONSTRAINTS … DEFERRED or IMMEDIATE. It changes nothing: each
+    statement of a transaction is checked when it is sent, and all of them at the commit."""
+    words = [token.text.lower() for token in tokens(sql) if token.text != ";"]
+    ends = words[-1:] in (["deferred"], ["immediate"])
+    return words[:2] == ["set", "constraints"] and len(words) > 3 and ends
+
+
 def set_by_function(sql: str) -> tuple[str, str] | None:
     """The SET that SELECT [pg_catalog.]set_config('…', '…', is_local) stands for, and the value;
     None for other statements."""

@@ -27,6 +27,8 @@ def tag_of(meaning: Kind, sql: str) -> str:
             return _OF_CONTROL.get(verb, verb).upper()
         case Kind.DDL:
             return _tag_of_change(verb, words)
+        case Kind.SET if words[:1] == ["constraints"]:
+            return "SET CONSTRAINTS"
         case Kind.DEALLOCATE | Kind.DISCARD:
             words = [word for word in words if word != "prepare"]
             more = words[0].replace("temporary", "temp") if words[0] in _ALL else ""

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hornbeam_server.query.binding.names import OutputColumn
-from hornbeam_server.query.dialect.duckdb_types import from_record_batch, quoted, with_labels
+from hornbeam_server.query.dialect.duckdb_types import from_record_batch, quoted, with_known_types
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.messages import (
     Describe,
@@ -163,7 +163,7 @@ def stored_fields(columns: Iterable[Column]) -> Fields:
 
 def labelled(fields: Fields, known: Sequence[OutputColumn]) -> Fields:
     """The columns of a SELECT with the ENUMs that binding knows. DuckDB may have texts."""
-    types = with_labels([field.type for field in fields], [column.type for column in known])
+    types = with_known_types([field.type for field in fields], [column.type for column in known])
     pairs = zip(fields, types, strict=True)
     return tuple(replace(f, type=type_) if f.type != type_ else f for f, type_ in pairs)
 

@@ -20,6 +20,7 @@ from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.seconds import time_at
 from hornbeam_server.schema.types import (
+    JSONB,
     MAX_DECIMAL_PRECISION,
     REAL,
     UNORDERED,
@@ -217,14 +218,17 @@ def from_record_batch(
     return list(zip(*columns, strict=True)) if columns else [()] * batch.num_rows
 
 
-def with_labels(
+def with_known_types(
     types: Sequence[ColumnType], known: Sequence[ColumnType | None]
 ) -> list[ColumnType]:
-    """DuckDB's types of a result's columns, with the ENUMs that binding knows: DuckDB has texts."""
+    """DuckDB's types of a result's columns, with the ENUMs and JSONB that binding knows: DuckDB has
+    texts and JSON for them."""
     if len(known) != len(types):
         return list(types)
-    pairs = zip(types, known, strict=True)
-    return [mine if mine is not None and enumeration_of(mine) else type_ for type_, mine in pairs]
+    return [
+        mine if mine is not None and (enumeration_of(mine) or mine == JSONB) else type_
+        for type_, mine in zip(types, known, strict=True)
+    ]
 
 
 def from_array(column: pa.Array, wanted: ColumnType | None) -> list[Any]:

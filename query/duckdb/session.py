@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
-from hornbeam_server.query.dialect.duckdb_types import from_record_batch, with_labels
+from hornbeam_server.query.dialect.duckdb_types import from_record_batch, with_known_types
 from hornbeam_server.query.duckdb.scalar import evaluating
 from hornbeam_server.query.workers.messages import (
     Append,
@@ -104,7 +104,7 @@ class DuckSession:
 
     def rows(self, batch: pa.RecordBatch, known: Sequence[ColumnType | None]) -> list[Row]:
         """The rows of a batch. `known` are the types of the columns that binding knows."""
-        return from_record_batch(batch, with_labels(self.types, known))
+        return from_record_batch(batch, with_known_types(self.types, known))
 
     async def __aenter__(self) -> Self:
         return self

@@ -52,6 +52,17 @@ def test_a_session_keeps_settings_without_effect(db):
     assert mode(db, "application_name") == ""
 
 
+def test_set_constraints_is_taken_and_changes_nothing(db):
+    run_all(db, "CREATE TABLE above (a INTEGER PRIMARY KEY)")
+    run_all(db, "CREATE TABLE below (b INTEGER PRIMARY KEY CONSTRAINT up REFERENCES above)")
+    run_all(db, "BEGIN", "SET CONSTRAINTS ALL DEFERRED", 'SET CONSTRAINTS "up", other IMMEDIATE;')
+    with pytest.raises(hornbeam.IntegrityError):
+        run_all(db, "INSERT INTO below VALUES (1)")
+    run_all(db, "ROLLBACK")
+    with pytest.raises(NotSupportedError):
+        run_all(db, "SET CONSTRAINTS ALL LATER")
+
+
 def test_the_time_limit_of_statements_is_a_setting(db):
     run_all(db, "SET statement_timeout = 90000")
     assert mode(db, "statement_timeout") == "90s"

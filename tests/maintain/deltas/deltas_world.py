@@ -17,7 +17,11 @@ from hornbeam_server.maintain.deltas.relations import schema_of, stored_fields, 
 from hornbeam_server.maintain.deltas.stages import input_schema
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
-from hornbeam_server.query.dialect.duckdb_types import column_type, from_record_batch, with_labels
+from hornbeam_server.query.dialect.duckdb_types import (
+    column_type,
+    from_record_batch,
+    with_known_types,
+)
 from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.schema.catalog import Catalog, Forest, Index, Layout, State
 from hornbeam_server.schema.ddl import load_ddl
@@ -244,7 +248,7 @@ class World:
                 sql = duckdb_sql(parse(self.sqls[name])) if over_views else program.sql
                 answer = database.sql(sql)
                 types = [column_type(type_) for type_ in answer.types]
-                types = with_labels(types, [column.type for column in program.columns])
+                types = with_known_types(types, [column.type for column in program.columns])
                 batches = answer.to_arrow_table().to_batches()
                 found[name] = types, [r for b in batches for r in from_record_batch(b, types)]
         return found
