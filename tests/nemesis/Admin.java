@@ -5,11 +5,18 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.ServerName;
 import org.apache.hadoop.hbase.TableName;
+import org.apache.hadoop.hbase.client.AsyncAdmin;
+import org.apache.hadoop.hbase.client.AsyncConnection;
 import org.apache.hadoop.hbase.client.Connection;
 import org.apache.hadoop.hbase.client.ConnectionFactory;
 import org.apache.hadoop.hbase.client.RegionInfo;
@@ -17,19 +24,26 @@ import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.hadoop.hdfs.protocol.HdfsConstants;
 
 public class Admin {
+  /** Less than the caller waits, so that the table that waits is named. */
+  private static final long MOVES_S = 150;
+
   public static void main(String[] words) throws Exception {
     Configuration settings = HBaseConfiguration.create();
     if (words[0].equals("room")) {
       setRoom(settings, new Path(words[1]), words[2]);
       return;
     }
+    System.out.println("did " + (words[0].equals("split") ? split(settings, words[1]) : move(settings, words[1])));
+  }
+
+  private static int split(Configuration settings, String namespace) throws Exception {
     try (Connection connection = ConnectionFactory.createConnection(settings);
         org.apache.hadoop.hbase.client.Admin admin = connection.getAdmin()) {
       int count = 0;
-      for (TableName table : admin.listTableNamesByNamespace(words[1])) {
-        count += words[0].equals("split") ? split(connection, admin, table) : move(admin, table);
+      for (TableName table : admin.listTableNamesByNamespace(namespace)) {
+        count += split(connection, admin, table);
       }
-      System.out.println("did " + count);
+      return count;
     }
   }
 
@@ -51,21 +65,34 @@ public class Admin {
     return 1;
   }
 
-  /** One region, any of them, to another server: each takes a second, and splits make them many. */
-  private static int move(org.apache.hadoop.hbase.client.Admin admin, TableName table) throws Exception {
-    List<ServerName> servers = new ArrayList<>(admin.getRegionServers());
-    Collections.shuffle(servers);
-    for (ServerName server : servers) {
-      List<RegionInfo> regions = admin.getRegions(server);
-      regions.removeIf(region -> !region.getTable().equals(table));
-      if (!regions.isEmpty() && servers.size() > 1) {
+  /** One region of each table, any of them, to another server. All are under way at the same time:
+   * one move takes a second or more, and splits make more of them. */
+  private static int move(Configuration settings, String namespace) throws Exception {
+    try (AsyncConnection connection = ConnectionFactory.createAsyncConnection(settings).get()) {
+      AsyncAdmin admin = connection.getAdmin();
+      List<ServerName> servers = new ArrayList<>(admin.getRegionServers().get());
+      Collections.shuffle(servers);
+      Map<TableName, CompletableFuture<Void>> moves = new TreeMap<>();
+      for (int i = 0; i < servers.size() && servers.size() > 1; i++) {
+        ServerName other = servers.get((i + 1) % servers.size());
+        List<RegionInfo> regions = admin.getRegions(servers.get(i)).get();
         Collections.shuffle(regions);
-        ServerName other = servers.get(servers.get(0).equals(server) ? 1 : 0);
-        admin.move(regions.get(0).getEncodedNameAsBytes(), other);
-        return 1;
+        regions.removeIf(region -> !region.getTable().getNamespaceAsString().equals(namespace));
+        for (RegionInfo region : regions) {
+          moves.computeIfAbsent(
+              region.getTable(), table -> admin.move(region.getEncodedNameAsBytes(), other));
+        }
       }
+      long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(MOVES_S);
+      for (Map.Entry<TableName, CompletableFuture<Void>> each : moves.entrySet()) {
+        try {
+          each.getValue().get(until - System.nanoTime(), TimeUnit.NANOSECONDS);
+        } catch (TimeoutException late) {
+          throw new TimeoutException(each.getKey() + " is not moved after " + MOVES_S + " s");
+        }
+      }
+      return moves.size();
     }
-    return 0;
   }
 
   private static void setRoom(Configuration settings, Path folder, String bytes) throws Exception {

@@ -15,6 +15,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from bench.ending import ended_by_sigterm
@@ -62,8 +63,7 @@ def strike(plan: Sequence[str], seed: int, folder: Path, until: float) -> Iterat
         worlds += 1
         place = folder / f"world-{worlds}"
         shutil.rmtree(place, ignore_errors=True)
-        with world(place) as struck:
-            database = Database(struck.addresses)
+        with world(place) as struck, closing(Database(struck.addresses)) as database:
             database.prepare(list(KINDS))
             sound = True
             while sound and left and time.monotonic() < until:
@@ -72,7 +72,6 @@ def strike(plan: Sequence[str], seed: int, folder: Path, until: float) -> Iterat
                 verdict = asyncio.run(round_.run(fault))
                 sound = verdict.sound
                 yield verdict
-            database.close()
 
 
 def _tell(verdict: Verdict) -> None:

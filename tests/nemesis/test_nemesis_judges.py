@@ -7,6 +7,7 @@ import asyncio
 import os
 import random
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -36,12 +37,11 @@ def world(tmp_path_factory):
         while not node.ready:
             time.sleep(0.1)
         addresses = [f"127.0.0.1:{port}"]
-        database = Database(addresses)
-        database.prepare(list(KINDS))
-        yield SimpleNamespace(
-            addresses=addresses, revive=list, is_settled=lambda: True, database=database
-        )
-        database.close()
+        with closing(Database(addresses)) as database:
+            database.prepare(list(KINDS))
+            yield SimpleNamespace(
+                addresses=addresses, revive=list, is_settled=lambda: True, database=database
+            )
     finally:
         node.kill()
 
