@@ -210,22 +210,22 @@ def defer(
     """Run batches of the deferred views, and compare each view with its query after every batch.
     Returns the number of differences."""
     found, catalog = 0, server.database.catalog
-    sql = {name: program_of(catalog, name).sql for name in catalog.deferred_view}
+    programs = [program_of(catalog, name) for name in catalog.deferred_view]
     with session(options.master) as spark:
         for number in range(options.batches + 1):
             batch = f"Batch {number}" if number else "First build"
             with bar(batch) as show:
-                show(0, len(sql), f"{len(sql)} views on Spark")
+                show(0, len(programs), f"{len(programs)} views on Spark")
                 done = refresh(spark.sparkContext, db.transport, server.url, "default")
                 differing = []
-                for compared, (name, query) in enumerate(sql.items()):
-                    show(compared, len(sql), f"{name} and its query")
-                    if not same(db, name, query, done.upto):
-                        differing.append(name)
+                for compared, program in enumerate(programs):
+                    show(compared, len(programs), f"{program.name} and its query")
+                    if not same(db, program.name, program.sql_at(done.upto), done.upto):
+                        differing.append(program.name)
             found += len(differing)
             lag_s = db.transport.json("GET", "/v1/groups")[0]["lag_s"]
             console.print(
-                f"{batch} of {len(sql)} deferred views: {done.counts.changes:,} changes,"
+                f"{batch} of {len(programs)} deferred views: {done.counts.changes:,} changes,"
                 f" {done.counts.rows:,} rows put in {done.seconds:.1f} s, {lag_s:.1f} s behind"
                 f" when compared; differences: {', '.join(differing) or 0}"
             )

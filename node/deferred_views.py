@@ -153,7 +153,7 @@ class DeferredViews:
                 f"{', '.join(names)} show a snapshot before the last schema change.",
                 cure="Read them alone until they are refreshed.",
             )
-        self.require_fresh(names, at, fresh)
+        self.require_fresh(catalog, names, at, fresh)
         return at
 
     async def shown(self, catalog: Catalog, names: Sequence[str]) -> tuple[str, GroupState]:
@@ -176,25 +176,27 @@ class DeferredViews:
     def require_held(self, group: str, as_of: int) -> None:
         """Raises SnapshotTooOld if what the views of a group need as of `as_of` may be gone."""
         if not self._is_held(as_of):
-            lag_s = self._lag_s(as_of)
+            lag_s = max(self._clock.wall_ms() - as_of, 0) / 1000
             raise SnapshotTooOld(
                 f"Group {group} was not refreshed for {lag_s:.0f} s: what its views need is not"
                 " kept any more.",
                 cure="Rebuild its views: hornbeam refresh --rebuild.",
             )
 
-    def require_fresh(self, names: Sequence[str], at: int, fresh: Freshness) -> None:
+    def require_fresh(
+        self, catalog: Catalog, names: Sequence[str], at: int, fresh: Freshness
+    ) -> None:
         """Raises Unavailable if snapshot `at` of views is not `fresh` enough."""
-        if reason := self._staleness(at, fresh):
+        if reason := self._staleness(catalog, names, at, fresh):
             raise Unavailable(
                 f"{', '.join(names)} {reason}.",
                 cure="Repeat it after the next batch, wait for that, or allow for more.",
                 as_of=at,
             )
 
-    def _staleness(self, at: int, fresh: Freshness) -> str:
-        """Why snapshot `at` is not fresh enough; "": it is."""
-        stale_s = self._lag_s(at)
+    def _staleness(self, catalog: Catalog, names: Iterable[str], at: int, fresh: Freshness) -> str:
+        """Why snapshot `at` of views is not fresh enough; "": it is."""
+        stale_s = self._lag_s(catalog, names, at)
         if fresh.max_staleness_s is not None and stale_s > fresh.max_staleness_s:
             return f"are {stale_s:.1f} s old, older than {fresh.max_staleness_s:g} s"
         if at < fresh.bookmark and not self.is_current(at):
@@ -209,7 +211,7 @@ class DeferredViews:
         while self._clock.monotonic() < end:
             state = await self._groups.state(group)
             built = all(state.holds(catalog, name) for name in names)
-            if built and not self._staleness(state.as_of, fresh):
+            if built and not self._staleness(catalog, names, state.as_of, fresh):
                 return
             await self._clock.sleep(LOOK_S)
 
@@ -225,7 +227,7 @@ class DeferredViews:
             views = frozenset(_readable(catalog, group, state))
             if not views:
                 continue
-            age_s = self._lag_s(state.as_of)
+            age_s = self._lag_s(catalog, views, state.as_of)
             refusal = self._refusal(catalog, state.as_of, age_s, bookmark, max_staleness_s)
             found.append(StaleAnswers(group, views, state.as_of, age_s, refusal))
         return sorted(found, key=lambda each: each.age_s)
@@ -248,9 +250,11 @@ class DeferredViews:
             return "the schema has changed since"
         return "" if self._is_held(as_of) else "what it needs is not kept any more"
 
-    def _lag_s(self, as_of: int) -> float:
-        """The age of a snapshot. One after which nothing was committed is not old."""
-        if self.is_current(as_of):
+    def _lag_s(self, catalog: Catalog, names: Iterable[str], as_of: int) -> float:
+        """The age of a snapshot of views. One after which nothing was committed is not old, unless
+        rows of a view enter and leave by time."""
+        timed = any(catalog.deferred_view[name].timed for name in names)
+        if not timed and self.is_current(as_of):
             return 0.0
         return max(self._clock.wall_ms() - as_of, 0) / 1000
 
@@ -439,7 +443,7 @@ class DeferredViews:
             _readable(catalog, group, state),
             interval_s(catalog, group),
             state.as_of or None,
-            self._lag_s(state.as_of) if state.as_of else None,
+            self._lag_s(catalog, _names(catalog, group), state.as_of) if state.as_of else None,
             state,
         )
 

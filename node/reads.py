@@ -361,7 +361,9 @@ class Reads:
             except Left as left:
                 reason = left.reason
             else:
-                self._deferred.require_fresh(prepared.deferred, ahead.at, wanted.fresh)
+                self._deferred.require_fresh(
+                    prepared.catalog, prepared.deferred, ahead.at, wanted.fresh
+                )
                 return _Planned(prepared, parameters, ahead.at, ahead)
         at = await self._deferred.read_at(prepared, asked=wanted.snapshot, fresh=wanted.fresh)
         return _Planned(prepared, parameters, at, reason=reason)

@@ -128,7 +128,7 @@ class Verification:
                     state.codecs,
                     self._store,
                     at,
-                    {name: program_of(state.catalog, name).sql for name in views},
+                    {name: program_of(state.catalog, name).sql_at(at) for name in views},
                     self._engine.checking,
                     progress=progress,
                 )

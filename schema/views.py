@@ -52,6 +52,10 @@ class JoinView:
         return equal
 
 
+CLOCK_STATE = "clock"
+"""The beginning of the name of a state that has the current time."""
+
+
 @dataclass(frozen=True)
 class StateLayout:
     """An internal table of a deferred view, such as the counts and sums of its groups."""
@@ -92,6 +96,12 @@ class DeferredView:
     @property
     def name(self) -> str:
         return self.declared.name
+
+    @property
+    def timed(self) -> bool:
+        """Do rows of the view enter and leave by time, without a commit? Then its state has the
+        time of the last batch."""
+        return any(state.name.startswith(CLOCK_STATE) for state in self.states)
 
     @cached_property
     def stored(self) -> tuple[str, ...]:

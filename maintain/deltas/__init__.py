@@ -10,8 +10,9 @@ empty groups.
   the query engine's; `zsets.py`: changes as tables or as rows.
 * `nesting.py`: replaces the views that a view reads by their SELECTs.
 * `expressions.py`, `calls.py`, `windows.py`, `grouping_sets.py`, `set_operations.py`,
-  `scalar_values.py`, `operators.py`, `translate.py`: from SQL to the six operators of `algebra.py`;
-  `decided.py` gives aggregates and windows a single result.
+  `scalar_values.py`, `operators.py`, `translate.py`: from SQL to the seven operators of
+  `algebra.py`; `decided.py` gives aggregates and windows a single result.
+* `clock.py`: conditions on the current time, as comparisons with a value that each batch changes.
 * `partials/`: partial aggregates below joins, as a rewrite of the algebra.
 * `lookups.py`, `range_lookups.py`: look up rows of any operator at S0 by some of its columns, by
   ranges of one, or all of them; `access.py` chooses how.

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from hornbeam_server.maintain.deltas.algebra import (
     Aggregate,
     Bound,
+    Clock,
     Join,
     JoinKind,
     Map,
@@ -27,6 +28,7 @@ from hornbeam_server.maintain.deltas.algebra import (
     Partition,
     Scan,
     Union,
+    walk,
 )
 from hornbeam_server.maintain.deltas.lookups import (
     Between,
@@ -132,7 +134,14 @@ def _unranged(
 ) -> Unsupported:  # fmt: skip
     """The refusal of a join without an equality. `errors` are those of its look-ups by ranges, and
     then that of all rows."""
-    if join.one_right or _large(join.inputs[side], ways) is None:
+    large = _large(join.inputs[side], ways)
+    if len(errors) == 1 and any(isinstance(node, Clock) for node in walk(join.right)):
+        return Unsupported(
+            f"The current time changes in each batch, and each would read all rows of {large} for a"
+            " condition that compares no column with it.",
+            cure="Write a column alone on one side: at > now() - INTERVAL '1 hour'.",
+        )
+    if join.one_right or large is None:
         return errors[0]
     cure = errors[0].cure if len(errors) > 1 else "Join on columns: a.x = b.y"
     return Unsupported(

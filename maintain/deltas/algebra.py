@@ -1,4 +1,4 @@
-"""The meaning of a view's SELECT, as a tree of six operators. Pure data.
+"""The meaning of a view's SELECT, as a tree of seven operators. Pure data.
 
 Every operator has columns (`fields`; their names are unique in the operator and consist of a FROM
 item's alias and a column) and, if one exists, a set of columns that identifies its rows (`unique`).
@@ -18,11 +18,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from hornbeam_server.maintain.deltas.relations import Field, Fields
+from hornbeam_server.maintain.deltas.relations import Field, Fields, duck_type
 from hornbeam_server.query.dialect.aggregates import Function
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.query.dialect.macros import macro
-from hornbeam_server.schema.types import Kind
+from hornbeam_server.schema.types import ColumnType, Kind
+
+_TIMESTAMPTZ = ColumnType(Kind.TIMESTAMPTZ)
 
 
 class JoinKind(enum.StrEnum):
@@ -61,6 +63,17 @@ class Scan(Node):
     def column(self) -> dict[str, str]:
         """Field name → column of the relation."""
         return {f.name: c for f, c in zip(self.fields, self.columns, strict=True)}
+
+
+NOW = Field("clock.now", duck_type(_TIMESTAMPTZ), _TIMESTAMPTZ, nullable=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Clock(Node):
+    """The current time, as the column `NOW` of one row."""
+
+    fields: Fields = (NOW,)
+    unique: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from hornbeam_server.maintain.changes import Change, Mutation
 from hornbeam_server.maintain.deltas.catalog_programs import Programs
+from hornbeam_server.maintain.deltas.clock import CLOCK, ticked
 from hornbeam_server.maintain.deltas.program import DeltaProgram, refresh
 from hornbeam_server.maintain.deltas.relations import stored_fields
 from hornbeam_server.maintain.deltas.zsets import ZSet
@@ -94,17 +95,20 @@ class SmallBatch:
     ) -> AsyncGenerator[tuple[str, Writes], None]:
         """The puts of each view, by physical table, after all reads for the view. A view without
         puts is yielded, too, so that the caller can check that the rows that were read are still
-        kept. Without changes only `built` views are yielded. Look-ups of `refreshed` views take the
-        bytes that they read from `budget`.
+        kept. Without changes only `built` views are yielded, and those whose rows enter and leave
+        by time. Look-ups of `refreshed` views take the bytes that they read from `budget`.
 
         Raises Unavailable, Corruption, and SqlError or LimitExceeded with the view's name.
         """
         codecs = Codecs(self.programs.catalog)
-        for program in self._maintained(self.refreshed) if changes else ():
-            old = self._before(store, codecs, budget)
-            yield program.name, await self._written(program, changes, old, codecs)
+        ticked_on = {**changes, CLOCK: ticked(self.as_of, self.upto)}
+        for program in self._maintained(self.refreshed):
+            if changes or program.timed:
+                old = self._before(store, codecs, budget)
+                yield program.name, await self._written(program, ticked_on, old, codecs)
         for program in self._maintained(self.built):
             rows = {name: await self._rows(name, store, codecs) for name in program.relations}
+            rows[CLOCK] = ticked(None, self.upto)
             nothing = Nothing(codecs.catalog)
             yield program.name, await self._written(program, rows, nothing, codecs)
 

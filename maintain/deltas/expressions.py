@@ -14,7 +14,7 @@ from sqlglot import exp
 from hornbeam_server.maintain.deltas.relations import labels_in_duckdb
 from hornbeam_server.query.dialect.catalogue import VOLATILE
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
-from hornbeam_server.query.dialect.functions import function_name, is_aggregate
+from hornbeam_server.query.dialect.functions import function_name, is_aggregate, is_current_time
 from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.query.typing.constants import CONSTANT
 from hornbeam_server.schema.errors import Unsupported
@@ -250,12 +250,26 @@ def _check_volatile(node: exp.Func, sql: str) -> None:
 
 
 def _check_function(node: exp.Func, sql: str) -> None:
-    _check_volatile(node, sql)
+    if not is_current_time(node):
+        _check_volatile(node, sql)
+    elif not _is_in_condition(node):
+        raise refused(
+            "The current time, outside WHERE and HAVING,", node, sql,
+            "Compare a column with it in WHERE: at > now() - INTERVAL '1 hour'.",
+        )  # fmt: skip
     if is_aggregate(node) and function_name(node) not in KEPT and not is_windowed(node):
         raise refused(
             f"The aggregate {function_name(node)}", node, sql,
             f"These aggregates can be kept: {', '.join(sorted(KEPT))}.",
         )  # fmt: skip
+
+
+def _is_in_condition(node: exp.Expr) -> bool:
+    """Is a node a part of the WHERE or HAVING of a SELECT?"""
+    clause = node.find_ancestor(exp.Where, exp.Having, exp.Select, exp.Filter)
+    return isinstance(clause, exp.Having) or (
+        isinstance(clause, exp.Where) and isinstance(clause.parent, exp.Select)
+    )
 
 
 def refused(what: str, node: exp.Expr, sql: str, cure: str) -> Unsupported:

@@ -1,10 +1,12 @@
-"""Values of one numeric type as keys and bounds of a stored column of another."""
+"""Values of one type as keys and bounds of a stored column of another: of numbers and of times."""
 
 from __future__ import annotations
 
+import datetime as dt
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from types import MappingProxyType
 from typing import Any
 
 from hornbeam_server.maintain.deltas.relations import Fields
@@ -121,9 +123,29 @@ def _spread(value: Any, sign: int) -> float:
 
 
 def _bound(given: ColumnType, target: ColumnType, rounding: str) -> Convert:
+    if given.kind in _TIMES and target.kind in _TIMES and given.kind is not target.kind:
+        return _TIMES[target.kind]
     if target.kind not in _EXACT or given == target:
         return lambda value: value
     return _rounding(target, rounding)
+
+
+def _as_timestamp(value: dt.date) -> dt.datetime:
+    """A time as one in UTC, without a zone."""
+    if isinstance(value, dt.datetime):
+        return value.replace(tzinfo=None)
+    return dt.datetime.combine(value, dt.time())
+
+
+_TIMES: Mapping[Kind, Convert] = MappingProxyType(
+    {
+        Kind.DATE: lambda value: _as_timestamp(value).date(),
+        Kind.TIMESTAMP: _as_timestamp,
+        Kind.TIMESTAMPTZ: lambda value: _as_timestamp(value).replace(tzinfo=dt.UTC),
+    }
+)
+"""Conversions of a time to another type. That to a date rounds down: no date lies between a time
+and the midnight before it. So an upper limit is exact, and a lower one is at most a day too low."""
 
 
 def _rounding(type_: ColumnType, rounding: str) -> Convert:

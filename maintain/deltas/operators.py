@@ -15,6 +15,8 @@ from hornbeam_server.schema.errors import Unsupported, capitalised
 from hornbeam_server.schema.types import UNORDERED, Kind
 
 NUMBERS = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL)
+TIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+"""Kinds that compare with each other: a date as its midnight, in UTC."""
 
 
 def check_keys(fields: Fields, what: str) -> None:
@@ -80,7 +82,8 @@ def bounds_of(condition: exp.Expr, left: Node, right: Node) -> tuple[Bound, ...]
 
 
 def bound_of(condition: exp.Expr, left: Node, right: Node) -> Bound | None:
-    """The bound that `condition` is if it compares two columns of one kind, or two numbers."""
+    """The bound that `condition` is if it compares two columns of one kind, two numbers, or two
+    times."""
     condition = condition.unnest()
     if not isinstance(condition, exp.GT | exp.GTE | exp.LT | exp.LTE):
         return None
@@ -94,7 +97,7 @@ def bound_of(condition: exp.Expr, left: Node, right: Node) -> Bound | None:
     assert b is not None
     kinds = {left.field[a].type.kind, right.field[b].type.kind}
     same = len(kinds) == 1 and Kind.INTERVAL not in kinds
-    alike = same or kinds <= {*NUMBERS, Kind.DOUBLE}
+    alike = same or kinds <= {*NUMBERS, Kind.DOUBLE} or kinds <= TIMES
     return Bound(a, b, above) if alike else None
 
 

@@ -19,6 +19,7 @@ from hornbeam_server.maintain.deltas.access import (
 )
 from hornbeam_server.maintain.deltas.algebra import (
     Aggregate,
+    Clock,
     Join,
     Map,
     Node,
@@ -26,6 +27,12 @@ from hornbeam_server.maintain.deltas.algebra import (
     Scan,
     Union,
     walk,
+)
+from hornbeam_server.maintain.deltas.clock import (
+    CLOCK,
+    as_values,
+    cut_at_moments,
+    reads_clock,
 )
 from hornbeam_server.maintain.deltas.decided import NUMBER
 from hornbeam_server.maintain.deltas.executors import FEW, run, run_inputs
@@ -79,13 +86,14 @@ class DeltaProgram:
     `key`; `states` are further layouts, called `view.state`. The same SQL over the same schema
     compiles to the same program.
 
-    `sql` is the view's SELECT for DuckDB, with AVG as a quotient (`query/dialect/sums.py`). At
-    every snapshot, DuckDB's answer to it equals the rows of `columns` to the bit. Inputs of later
-    stages refer to `stages[i]` by the number *i*; the last stage writes the view.
+    `asked` is the view's SELECT for DuckDB, with AVG as a quotient (`query/dialect/sums.py`), cut
+    where the microseconds of the snapshot belong. At every snapshot, DuckDB's answer to `sql_at` it
+    equals the rows of `columns` to the bit. Inputs of later stages refer to `stages[i]` by the
+    number *i*; the last stage writes the view.
     """
 
     name: str
-    sql: str
+    asked: tuple[str, ...]
     columns: tuple[Column, ...]
     hidden: tuple[Column, ...]
     key: tuple[KeyPart, ...]
@@ -102,6 +110,15 @@ class DeltaProgram:
         partitions = [stage for stage in self.stages if isinstance(stage, PartitionStage)]
         again = [f"partition recompute by ({', '.join(stage.kept.order)})" for stage in partitions]
         return ", ".join(["delta rules", *dict.fromkeys(again)])
+
+    def sql_at(self, snapshot: int) -> str:
+        """The view's SELECT for DuckDB, with the time of the snapshot as the current time."""
+        return str(1000 * snapshot).join(self.asked)
+
+    @property
+    def timed(self) -> bool:
+        """Do rows enter and leave by time?"""
+        return any(part.source == CLOCK for stage in self.stages for part in stage.inputs)
 
     @property
     def whole(self) -> frozenset[str]:
@@ -123,6 +140,8 @@ class DeltaProgram:
 
 
 def _called(source: str | int) -> str:
+    if source == CLOCK:
+        return "the clock"
     return source if isinstance(source, str) else f"stage {source}"
 
 
@@ -215,12 +234,18 @@ def outline(declared: DeclaredView, catalog: Catalog) -> DeferredView:
 
 @dataclass(frozen=True)
 class Translated:
-    """A view's SELECT as algebra. `sql` is for DuckDB; `described` are the columns of the
-    SELECT, and the fields of `result` are these and the hidden ones."""
+    """A view's SELECT as algebra. `asked` is that of the program; `described` are the columns of
+    the SELECT, and the fields of `result` are these and the hidden ones."""
 
-    sql: str
+    asked: tuple[str, ...]
     described: Fields
     result: Map
+
+    @property
+    def sql(self) -> str:
+        """The SELECT for DuckDB, if it does not name the current time."""
+        (sql,) = self.asked
+        return sql
 
     @property
     def names(self) -> list[str]:
@@ -240,9 +265,10 @@ def translated(
         declared, with_double_quotients(tree) if double_quotients else tree, catalog
     )
     for node in walk(found.result):
-        if isinstance(node, Partition):
+        cause = node.cause if isinstance(node, Partition) else "A condition on the current time"
+        if isinstance(node, Partition | Clock):
             raise Unsupported(
-                f"{node.cause} cannot be maintained by transactions.",
+                f"{cause} cannot be maintained by transactions.",
                 cure="Write WITH (refresh = 'live').",
             )
     return found
@@ -265,12 +291,14 @@ def with_double_quotients(tree: exp.Expr) -> exp.Expr:
 
 def _translated(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> Translated:
     described = _described(declared, tree, catalog, check)
+    if reads_clock(tree):
+        tree = as_values(tree)
     translator = Translator(tree, declared.sql, catalog)
     result = translator.query(tree, {}, keep_unique=True)
     for average in tree.find_all(exp.Avg):
         if average.meta[NUMBER] in translator.averaged:  # delta rules are for exact numbers
             average.meta[SUMMED] = average.meta.get(SUMMED) or Kind.DECIMAL
-    return Translated(text(tree), described, result)
+    return Translated(cut_at_moments(tree), described, result)
 
 
 def _program(
@@ -292,7 +320,7 @@ def _recomputed(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> Del
     copy = Column(unlike([c.name for c in columns], COPY), ColumnType(Kind.BIGINT))
     return DeltaProgram(
         declared.name,
-        text(tree),
+        (text(tree),),
         columns,
         (copy,),
         tuple(KeyPart(column.name) for column in (*columns, copy)),
@@ -418,7 +446,7 @@ class _Compiler:
         scans = [node.relation for node in self._nodes if isinstance(node, Scan)]
         return DeltaProgram(
             self._name,
-            self._translated.sql,
+            self._translated.asked,
             view.stored.state.columns[:width],
             view.stored.state.columns[width:],
             view.stored.state.key,
@@ -458,6 +486,8 @@ class _Compiler:
                     for column, field in zip(node.columns, node.fields, strict=True)
                 )
                 return (Input(node.relation, columns, node.fields, ()),)
+            case Clock():
+                return (Input(CLOCK, node.fields, node.fields, ()),)
             case Map():
                 below = self._inputs(node.input)
                 return tuple(replace(part, maps=(*part.maps, node)) for part in below)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hornbeam_server.maintain.changes import Mutation
-from hornbeam_server.maintain.deltas.algebra import Aggregate, Call
+from hornbeam_server.maintain.deltas.algebra import Aggregate, Call, Clock
 from hornbeam_server.maintain.deltas.planned import Planned
 from hornbeam_server.maintain.deltas.relations import (
     Field,
@@ -41,7 +41,7 @@ from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import Column, KeyPart
 from hornbeam_server.schema.rows import projection
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
-from hornbeam_server.schema.views import StateLayout
+from hornbeam_server.schema.views import CLOCK_STATE, StateLayout
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import LayoutCodec
 from hornbeam_server.storage.snapshot import RowReader
@@ -145,7 +145,8 @@ class GroupState(Planned):
     @cached_property
     def layouts(self) -> tuple[StateLayout, ...]:
         """The layouts of the groups, then of the values, then of the indexes by calls."""
-        groups = _state_layout(f"groups{self.number}", self.fields, len(self.groups))
+        kind = CLOCK_STATE if isinstance(self.node.input.input, Clock) else "groups"
+        groups = _state_layout(f"{kind}{self.number}", self.fields, len(self.groups))
         values = (
             _state_layout(f"values{self.number}_{i}", self.value_fields(i), len(self.groups) + 1)
             for i in self.valued

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from types import MappingProxyType
 
 from sqlglot import exp
@@ -27,6 +28,7 @@ from hornbeam_server.maintain.deltas.algebra import (
     Union,
 )
 from hornbeam_server.maintain.deltas.calls import Calls, Output, by_rules
+from hornbeam_server.maintain.deltas.clock import clock_value, over_clock, value_of
 from hornbeam_server.maintain.deltas.decided import NUMBER, decide_call, decide_rows, windows_of
 from hornbeam_server.maintain.deltas.expressions import (
     Scope,
@@ -121,6 +123,7 @@ class Translator:
         self._used = used_columns(tree)
         self.averaged: set[int] = set()
         """The numbers of the calls that have delta rules."""
+        self._now = cache(clock_value)
         self._calls = [each for each in nodes_of(tree, exp.Func) if is_aggregate(each)]
         for number, call in enumerate(self._calls):
             call.meta[NUMBER] = number
@@ -477,6 +480,10 @@ class Translator:
         """The values of a scalar subquery, by the expressions that it equates with outer columns:
         the groups of an aggregate, or the rows of a key."""
         query, prefix = subquery.this, self.alias("subquery")
+        moment = value_of(subquery)
+        if moment is not None:
+            value = self._map(self._now(), [("moment", over_clock(moment))])
+            return Values(prefixed(value, prefix), [], None)
         keys: dict[str, exp.Expr] = {}
         equal: list[exp.Expr] = []
         nothing: exp.Expr | None = None

@@ -3,8 +3,9 @@
     news ─▶ due ─▶ batch ─▶ due …
 
 The node is woken by commits: the task of a group sleeps until a commit is applied above the group's
-snapshot, and until the group's interval has passed since the last batch began. Once in `IDLE_S` it
-does a batch without news, so that the snapshot stays young enough to be kept. A node among others
+snapshot, and until the group's interval has passed since the last batch began. If rows of a view
+enter and leave by time, the interval alone decides. Once in `IDLE_S` the node does a batch without
+news, so that the snapshot stays young enough to be kept. A node among others
 does so in each `SEALING_S`, since only batches show that nothing was committed. If it has to read
 logs, which are sealed for it, batches are at least that far apart.
 
@@ -272,6 +273,8 @@ class _Kept:
             await first_of(self._changed.wait(), self._clock.sleep(wait_s))
         if self.is_mine():
             idle_s = IDLE_S if self._member is None else SEALING_S
+            if any(view.timed for view in views_of(self._keeper.state.catalog, self._group)):
+                idle_s = 0.0  # time is news
             news = self._commits.news(self._as_of)
             await first_of(self._changed.wait(), news, self._clock.sleep(idle_s))
         self._changed.clear()

@@ -108,7 +108,8 @@ def run(context: SparkContext, batch: Batch, node: Transport, url: str) -> Count
     """Put all rows of a batch."""
     programs = programs_of(batch.export.catalog, batch.usable, frozenset(batch.built))
     counts = Counts()
-    if batch.built or batch.changes.segments:
+    timed = any(programs[name].timed for name in batch.refreshed)
+    if batch.built or batch.changes.segments or timed:
         counts = _follow(context, batch, programs, url)
     for name in (*batch.refreshed, *batch.built):
         if _is_answered(batch, programs.catalog.deferred_view[name]):
@@ -180,7 +181,7 @@ def _run_there(context: SparkContext, batch: Batch, job: Job) -> Counts:
     made = [read.persist(SPILLING), context.parallelize(job.seeds(), 1)]
     try:
         counts = _counted(made[0])
-        if not batch.built and not counts.changes:
+        if not (batch.built or counts.changes or job.timed):
             return counts
         for level in sorted(set(job.levels)):
             made.append(_level(context.union(made), job, level).persist(SPILLING))

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hornbeam_server.maintain.deltas.batches import Nothing, Writes, about, encoded
+from hornbeam_server.maintain.deltas.clock import CLOCK, ticked
 from hornbeam_server.maintain.deltas.executors import FEW, project, run
 from hornbeam_server.maintain.deltas.relations import (
     WEIGHT,
@@ -92,14 +93,22 @@ class Job:
         return frozenset(target for target, at in enumerate(self.levels) if at == level)
 
     def seeds(self) -> list[StageRow]:
-        """Empty rows for the stages that must run even on empty input. A stage runs only if it gets
-        a row."""
-        return [((t, 0), b"") for t, stage in enumerate(self.stages) if not stage.partition_by]
+        """The changes of the clock, and empty rows for the stages that must run even on empty
+        input. A stage runs only if it gets a row."""
+        run = [((t, 0), b"") for t, stage in enumerate(self.stages) if not stage.partition_by]
+        for whole, before in ((True, None), (False, self.as_of)):
+            run += _sent(self, (whole, CLOCK), ticked(before, self.upto))
+        return run
+
+    @property
+    def timed(self) -> bool:
+        """Do rows of views enter and leave by time?"""
+        return (False, CLOCK) in self.feeds
 
     def relations(self, *, whole: bool) -> list[str]:
         """The relations whose rows (`whole`), or else whose changes, the stages read."""
         named = [source for source in self.feeds if not isinstance(source, int)]
-        return [name for is_whole, name in named if is_whole is whole]
+        return [name for is_whole, name in named if is_whole is whole and name != CLOCK]
 
 
 def reading(job: Job, logs: LogSource) -> Callable[[Task], Iterator[StageRow]]:

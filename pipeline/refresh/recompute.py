@@ -99,7 +99,7 @@ async def _answer(
     with tempfile.TemporaryDirectory(prefix="hornbeam-recompute-") as spill:
         engine = QueryEngine(Options(memory_mb=MEMORY_MB, spill_folder=Path(spill)))
         try:
-            query = engine.prepare(program.sql, catalog, use_views=use_views)
+            query = engine.prepare(program.sql_at(reader.at), catalog, use_views=use_views)
             stream = await query.run(reader)
             found = await stream.all()
         finally:

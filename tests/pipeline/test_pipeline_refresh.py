@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 
@@ -145,6 +146,32 @@ def test_views_follow_their_relations(spark, shop, node, monkeypatch):
         framed(spark, shop, "names", asOf=first.upto)
     assert verified(shop) == dict.fromkeys(NAMES, (0, 0))
     assert verified(shop, "types", "names") == {"types": (0, 0), "names": (0, 0)}
+
+
+EVENTS = """
+CREATE TABLE event (id INTEGER PRIMARY KEY, at TIMESTAMPTZ);
+CREATE INDEX event_at ON event (at);
+CREATE MATERIALIZED VIEW begun WITH (refresh = 'deferred') AS
+  SELECT count(*) AS n FROM event WHERE at <= now();
+"""
+
+
+def test_rows_enter_by_time_in_batches_without_changes(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(job, "HERE_BYTES", 0)  # executors do all batches
+    with world(tmp_path) as opened, closing(open_transport(parse_url(url_of(opened)), 60.0)) as to:
+        assert opened.apply(ddl=EVENTS, workload="", roots=None).status_code == 200
+        opened.transact("INSERT INTO event VALUES (1, now() - INTERVAL '1 hour'), (2, NULL)")
+        opened.transact("INSERT INTO event VALUES (3, now() + INTERVAL '1 hour')")
+        refresh(spark.sparkContext, to, url_of(opened), "default")
+        assert asked(opened, "SELECT n FROM begun")[0] == ["[1]"]
+        opened.transact("UPDATE event SET at = now() + INTERVAL '1 second' WHERE id = 3")
+        refresh(spark.sparkContext, to, url_of(opened), "default")
+        time.sleep(1.0)
+        done = refresh(spark.sparkContext, to, url_of(opened), "default")
+        assert done.counts.changes == 0
+        rows, at = asked(opened, "SELECT n FROM begun")
+        assert (rows, at) == (["[2]"], done.upto)
+        assert verified(opened) == {"begun": (0, 0)}
 
 
 def verified(shop, *names):

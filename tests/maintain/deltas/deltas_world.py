@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from hornbeam_server.maintain.changes import Change
 from hornbeam_server.maintain.deltas.batches import SegmentBytes
+from hornbeam_server.maintain.deltas.clock import CLOCK, ticked
 from hornbeam_server.maintain.deltas.executors import run, run_inputs
 from hornbeam_server.maintain.deltas.program import compile_view, refresh
 from hornbeam_server.maintain.deltas.relations import schema_of, stored_fields, weighted
@@ -139,6 +140,9 @@ class World:
         self.whole = any(program.whole for program in self.programs.values())
         self.store = Rows(catalog, self.layouts, whole=self.whole)
         self.commits = 0
+        self.now = 0
+        """The snapshot of the next batch, in milliseconds."""
+        self.shown_at = None
         self.build()
 
     def build(self, *, parts=True):
@@ -148,15 +152,18 @@ class World:
             for name in self.relations
         }
         nothing = Rows(self.catalog, self.layouts, whole=self.whole)
+        self.shown_at = None
         self.store.apply(self.mutations(everything, nothing, parts=parts))
+        self.shown_at = self.now
 
     def mutations(self, changes, old, *, parts=True):
-        zsets = {n: self.zset(n, c) for n, c in changes.items() if c}
+        tick = {CLOCK: ticked(self.shown_at, self.now)}
+        zsets = {n: self.zset(n, c) for n, c in changes.items() if c} | tick
         found = []
         for program in self.programs.values():
             mutations = self.by_both(program, zsets, old)
             if parts:
-                passing = {n: self.passing(n, c) for n, c in changes.items() if c}
+                passing = {n: self.passing(n, c) for n, c in changes.items() if c} | tick
                 few = (LOOPS, DUCKDB, MIXED)[self.commits // 2 % 3]
                 again = asyncio.run(in_parts(program, passing, old, few))
                 assert by_key(mutations) == by_key(again), "parts and the whole differ"
@@ -202,6 +209,7 @@ class World:
             for change in found:
                 self._write(relation, change)
         self.store.apply(mutations)
+        self.shown_at = self.now
 
     def _write(self, relation, change):
         """Write a change of a base row and of its index entries."""
@@ -245,7 +253,8 @@ class World:
         with without_tables() as database:
             self._fill(database, over_views)
             for name, program in self.programs.items():
-                sql = duckdb_sql(parse(self.sqls[name])) if over_views else program.sql
+                asked = program.sql_at(self.now)
+                sql = duckdb_sql(parse(self.sqls[name])) if over_views else asked
                 answer = database.sql(sql)
                 types = [column_type(type_) for type_ in answer.types]
                 types = with_known_types(types, [column.type for column in program.columns])
