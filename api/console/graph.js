@@ -49,8 +49,9 @@ function edgesOf(schema, known) {
   return edges;
 }
 
-/** An SVG of the schema. `chosen` is the name of a relation or view, whose edges are marked. */
-export function graph(schema, chosen) {
+/** An SVG of the schema. `chosen` is the name of a relation or view, whose edges are marked.
+ * `hrefOf` gives the address of each; null: nothing can be chosen. */
+export function graph(schema, chosen, hrefOf = (name) => `#/schema/${encodeURIComponent(name)}`) {
   const { nodes, edges, width, height } = layout(schema);
   const x = (node) => MARGIN + node.x * ACROSS, y = (node) => MARGIN + node.y * DOWN;
   const near = new Set(edges.filter(({ from, to }) => from.name === chosen || to.name === chosen).flatMap(({ from, to }) => [from.name, to.name]));
@@ -64,8 +65,8 @@ export function graph(schema, chosen) {
     const marked = from.name === chosen || to.name === chosen;
     return s("path", { d: path, class: `edge ${kind} ${marked ? "marked" : ""}` });
   };
-  const box = (node) => s("a", {
-    href: `#/schema/${encodeURIComponent(node.name)}`, class: `node ${node.kind} ${node.name === chosen ? "chosen" : near.has(node.name) ? "near" : ""}`,
+  const box = (node) => s(hrefOf ? "a" : "g", {
+    href: hrefOf?.(node.name), role: hrefOf ? null : "img", class: `node ${node.kind} ${node.name === chosen ? "chosen" : near.has(node.name) ? "near" : ""}`,
     "aria-label": `${node.kind} ${node.name}`, "aria-current": node.name === chosen ? "true" : null,
   },
   s("title", {}, node.name),

@@ -3,6 +3,7 @@
 import { ask, fill, h, problem } from "./dom.js";
 import { keysPage } from "./keys.js";
 import { overview } from "./overview.js";
+import { planPage } from "./plan.js";
 import { currentKey, forgetKey, get, keepKey, keyEvents } from "./rest.js";
 import { schemaPage } from "./schema.js";
 import { sqlPage } from "./sqlpage.js";
@@ -11,6 +12,7 @@ const PAGES = [
   { name: "overview", title: "Overview", letter: "o", open: overview },
   { name: "schema", title: "Schema", letter: "s", open: schemaPage },
   { name: "sql", title: "SQL", letter: "q", open: sqlPage },
+  { name: "plan", title: "Plan", letter: "p", open: planPage },
   { name: "keys", title: "Keys", letter: "k", open: keysPage },
 ];
 const THEME = "hornbeam.theme";
@@ -37,7 +39,6 @@ function route() {
   shown = page.open(at);
   document.title = `${shown.title} · Hornbeam`;
   fill(main, shown.element);
-  main.className = `page ${page.name}`;
   fill(navigation, PAGES.map(({ name, title }) =>
     h("li", {}, h("a", { href: `#/${name}`, "aria-current": name === page.name ? "page" : null }, title))));
 }

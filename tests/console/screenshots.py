@@ -51,7 +51,16 @@ def keys(page: Page) -> None:
     page.fill("#key-grants", "orders: write\ncustomer: read")
 
 
-PAGES = {"overview": overview, "schema": schema, "sql": sql, "keys": keys}
+def plan(page: Page) -> None:
+    page.goto("/#/plan")
+    page.wait_for_selector("#plan-ddl")
+    page.wait_for_load_state("networkidle")
+    page.click("form button:text-is('Plan')")
+    page.wait_for_selector(".buttons", timeout=120_000)
+    page.evaluate("document.querySelector('.panel').scrollIntoView()")
+
+
+PAGES = {"overview": overview, "schema": schema, "sql": sql, "plan": plan, "keys": keys}
 COLOURS = 64
 
 

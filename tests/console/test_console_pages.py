@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow.ipc
 import pytest
+from playwright.sync_api import expect
 
 from tests.console.console_world import BIG, HOSTILE, MANY
 
@@ -379,6 +380,70 @@ def test_a_reader_may_not_rebuild_and_is_refused_with_the_reason(opened, shop):
     page.wait_for_selector(".upkeep .problem:has-text('needs the role admin')")
 
 
+# ---------------------------------------------------------------- plan
+
+
+def test_the_plan_in_force_is_shown_and_changes_nothing(opened, shop):
+    page = opened(shop.root, "/#/plan")
+    expect(page.locator("#plan-ddl")).to_have_value(re.compile("customer"))
+    page.click("form button:text-is('Plan')")
+    page.wait_for_selector("h2:text-is('No change')")
+    statements = page.locator("[aria-label='Statements'] tbody tr").all_inner_texts()
+    assert [text.split()[0] for text in statements] == ["orders_of_a_customer"]
+    assert page.locator("[aria-label='Methods'] tbody tr").count() >= 1
+    assert page.locator(".graph .node").count() == 4
+
+
+def test_a_changed_schema_is_planned_and_applied(opened, shop):
+    page = opened(shop.root, "/#/plan")
+    expect(page.locator("#plan-ddl")).to_have_value(re.compile("customer"))
+    ddl = page.input_value("#plan-ddl")
+    page.set_input_files(
+        "input[type=file] >> nth=0",
+        {
+            "name": "schema.sql",
+            "mimeType": "text/plain",
+            "buffer": f"{ddl}\nCREATE TABLE note (n_id INTEGER PRIMARY KEY);".encode(),
+        },
+    )
+    expect(page.locator("#plan-ddl")).to_have_value(re.compile("note"))
+    page.click("form button:text-is('Plan')")
+    page.wait_for_selector("[aria-label='Changes'] td:text-is('note')")
+    page.click(".buttons >> text=Apply")
+    page.click("dialog >> button:text-is('Cancel')")
+    assert "note" not in shop.world.database.catalog.schema
+    page.click(".buttons >> text=Apply")
+    page.click("dialog >> button:text-is('Apply')")
+    page.wait_for_selector(".well:has-text('is in force')")
+    assert "note" in shop.world.database.catalog.schema
+    page.fill("#plan-ddl", ddl)
+    page.click("form button:text-is('Plan')")
+    page.click(".buttons >> text=Apply")
+    page.click("dialog >> button:text-is('Apply')")
+    page.wait_for_selector("[role=status] .problem")
+    assert "note" in shop.world.database.catalog.schema
+    page.click(".buttons >> text=Apply")
+    page.check("#allow-drop")
+    page.click("dialog >> button:text-is('Apply')")
+    page.wait_for_selector(".well:has-text('is in force')")
+    assert "note" not in shop.world.database.catalog.schema
+
+
+def test_all_problems_of_a_schema_are_shown_with_their_places(opened, shop):
+    page = opened(shop.root, "/#/plan")
+    page.fill("#plan-ddl", "CREATE TABLE a (x NOSUCH);\nCREATE TABLE b (y INT REFERENCES c (z));")
+    page.click("form button:text-is('Plan')")
+    page.wait_for_selector("[aria-label='All problems'] tbody tr >> nth=1")
+    assert "<ddl> 2:" in page.inner_text("[aria-label='All problems']")
+
+
+def test_plans_are_for_administrators(opened, shop):
+    page = opened(shop.reader, "/#/plan")
+    expect(page.locator("#plan-ddl")).to_have_value(re.compile("customer"))
+    page.click("form button:text-is('Plan')")
+    page.wait_for_selector(".problem:has-text('needs the role admin')")
+
+
 # ---------------------------------------------------------------- keys
 
 
@@ -433,6 +498,11 @@ def test_pages_are_accessible(opened, shop, scheme, width):
     page.wait_for_selector(".details .panel")
     check(page)
     page.goto("/#/schema/customer__orders")
+    page.wait_for_selector(".buttons")
+    check(page)
+    page.goto("/#/plan")
+    expect(page.locator("#plan-ddl")).to_have_value(re.compile("customer"))
+    page.click("form button:text-is('Plan')")
     page.wait_for_selector(".buttons")
     check(page)
     page.goto("/#/keys")
