@@ -1,6 +1,7 @@
 // The shell of the console: navigation, the API key, the colours, and the page that the address names.
 
 import { ask, fill, h, problem } from "./dom.js";
+import { jobsPage } from "./jobs.js";
 import { keysPage } from "./keys.js";
 import { overview } from "./overview.js";
 import { planPage } from "./plan.js";
@@ -13,6 +14,7 @@ const PAGES = [
   { name: "schema", title: "Schema", letter: "s", open: schemaPage },
   { name: "sql", title: "SQL", letter: "q", open: sqlPage },
   { name: "plan", title: "Plan", letter: "p", open: planPage },
+  { name: "jobs", title: "Jobs", letter: "j", open: jobsPage },
   { name: "keys", title: "Keys", letter: "k", open: keysPage },
 ];
 const THEME = "hornbeam.theme";

@@ -60,7 +60,19 @@ def plan(page: Page) -> None:
     page.evaluate("document.querySelector('.panel').scrollIntoView()")
 
 
-PAGES = {"overview": overview, "schema": schema, "sql": sql, "plan": plan, "keys": keys}
+def jobs(page: Page) -> None:
+    page.goto("/#/jobs")
+    page.wait_for_selector(".panel")
+
+
+PAGES = {
+    "overview": overview,
+    "schema": schema,
+    "sql": sql,
+    "plan": plan,
+    "jobs": jobs,
+    "keys": keys,
+}
 COLOURS = 64
 
 
