@@ -101,5 +101,23 @@ INSERT INTO a (x) VALUES ('g') RETURNING id
 ALTER TABLE a ADD COLUMN n INT
 INSERT INTO a (x) VALUES ('h') RETURNING id
 """,
+        "numbers in joins and limits": """
+CREATE TABLE a (id INT PRIMARY KEY, x TEXT)
+CREATE SEQUENCE s
+CREATE SEQUENCE two START 2 INCREMENT 2
+INSERT INTO a VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd'), (5, 'e')
+SELECT i.id FROM a i JOIN a j ON i.id = j.id AND nextval('s') > 0 ORDER BY 1
+SELECT nextval('s')
+SELECT i.id, nextval('s') > 6 FROM a i JOIN a j ON nextval('s') > 0 AND i.id = j.id JOIN a k ON k.id = j.id AND k.id < 3 ORDER BY 1
+SELECT id FROM a ORDER BY id LIMIT nextval('two')
+SELECT id FROM a ORDER BY id OFFSET nextval('two') - 1
+SELECT id FROM a ORDER BY id FETCH FIRST (nextval('two') - 5) ROWS ONLY
+SELECT nextval('two')
+INSERT INTO a SELECT id + 10, x FROM a ORDER BY id LIMIT nextval('two') - 8
+INSERT INTO a SELECT i.id + 100, j.x FROM a i JOIN a j ON i.id = j.id AND nextval('two') > 0
+SELECT * FROM a ORDER BY id
+SELECT nextval('two')
+SELECT count(*) FROM a WHERE EXISTS (SELECT 1 FROM a AS j WHERE nothing.id = 5 AND nextval('s') > 0)
+""",
     }
 )

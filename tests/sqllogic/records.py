@@ -106,19 +106,23 @@ class Loop:
 Record = Statement | Query | Directive | Loop
 
 
-def parse(text: str, *, errors_end_at_two_blanks: bool = False) -> Iterator[Record]:
+def parse(
+    text: str, *, errors_end_at_two_blanks: bool = False, comments_end: bool = False
+) -> Iterator[Record]:
     """Yield the records of a file; the lines behind them are not read yet.
     `errors_end_at_two_blanks`: the text of an error behind `----` may have blank lines, as in
-    sqllogictest-rs. Raises Malformed."""
+    sqllogictest-rs. `comments_end`: a line that begins with `#` ends the SQL before it, as in
+    DuckDB. Raises Malformed."""
     lines = text.replace("\r", "").split("\n")
-    return _Parser(lines, errors_end_at_two_blanks).records(inside_loop=False)
+    return _Parser(lines, errors_end_at_two_blanks, comments_end).records(inside_loop=False)
 
 
 class _Parser:
     """A position in the lines of a file."""
 
-    def __init__(self, lines: Sequence[str], two_blanks: bool) -> None:
+    def __init__(self, lines: Sequence[str], two_blanks: bool, comments_end: bool) -> None:
         self._lines = lines
+        self._ends_sql = ("#",) if comments_end else ()
         self._two_blanks = two_blanks
         self._at = 0
         self._connection = ""
@@ -197,11 +201,11 @@ class _Parser:
         return next((word for word in words if word), "") or self._connection
 
     def _sql(self) -> str:
-        """The lines up to a blank line or `----`, which it leaves."""
+        """The lines up to a blank line, a comment or `----`, which it leaves."""
         found: list[str] = []
         while self._at < len(self._lines):
             line = self._lines[self._at]
-            if not line.strip() or line.strip() == "----":
+            if not line.strip() or line.strip() == "----" or line.startswith(self._ends_sql):
                 break
             found.append(line)
             self._at += 1

@@ -99,6 +99,11 @@ class Style:
     two_blanks: bool = False
     messages: bool = False
 
+    def records(self, text: str) -> Iterator[Record]:
+        """The records of a file. Raises Malformed."""
+        of_duckdb = self.values == "duckdb"
+        return parse(text, errors_end_at_two_blanks=self.two_blanks, comments_end=of_duckdb)
+
 
 class _Halt(Exception):
     """The rest of the file is not run."""
@@ -131,7 +136,7 @@ def run_file(
 ) -> list[Outcome]:  # fmt: skip
     """Run the first `most` records of a file. `included` gives the text of a file that it includes.
     Raises Malformed."""
-    records = parse(text, errors_end_at_two_blanks=style.two_blanks)
+    records = style.records(text)
     return run_records(records, database, engines, style, included, most)
 
 
@@ -195,7 +200,7 @@ def _direct(run: _Run, directive: Directive) -> Iterator[Outcome]:
             pass
         case "include":
             text = _included(run, directive)
-            yield from _records(run, parse(text, errors_end_at_two_blanks=run.style.two_blanks))
+            yield from _records(run, run.style.records(text))
         case _ if word not in _IGNORED:
             if word not in {"require", "require-env", "load", "unzip", "let"}:
                 raise Malformed(f"line {directive.line}: {word}")

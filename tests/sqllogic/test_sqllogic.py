@@ -99,6 +99,14 @@ def test_the_text_of_an_error_ends_at_two_blank_lines_if_the_dialect_says_so():
     assert last == Directive(9, "halt", ())
 
 
+def test_a_comment_ends_the_sql_if_the_dialect_says_so():
+    text = "statement ok\nA;\n# B\nhalt"
+    first, last = parse(text, comments_end=True)
+    assert isinstance(first, Statement)
+    assert first.sql == "A;"
+    assert last == Directive(4, "halt", ())
+
+
 @pytest.mark.parametrize("text", ["statement perhaps\nA", "loop i 0 2\nhalt", "endloop"])
 def test_a_malformed_file_is_refused(text):
     with pytest.raises(Malformed):

@@ -27,7 +27,39 @@ _DISTINCT = "distinct"
 Replace = Callable[[exp.Select], exp.Expr]
 
 
-def with_inner_distinct(tree: exp.Expr) -> exp.Expr:
+def with_numbers_in_blocks(tree: exp.Expr) -> exp.Expr:
+    """The statement in which numbers of LIMIT and OFFSET are taken by a subquery, and those of the
+    conditions of inner joins in WHERE, so that lists and WHERE are the only places of numbers."""
+    for select in list(tree.find_all(exp.Select)):
+        for name, part in (("limit", "expression"), ("limit", "count"), ("offset", "expression")):
+            clause = select.args.get(name)
+            value = clause.args.get(part) if clause is not None else None
+            if isinstance(value, exp.Expr) and calls_in(value):
+                alone = exp.select(value.copy(), copy=False)
+                value.replace(exp.Subquery(this=alone))
+                unlink(value)
+        _move_conditions(select)
+    return _with_inner_distinct(tree)
+
+
+def _move_conditions(select: exp.Select) -> None:
+    """Move the conditions of joins that take numbers to WHERE, where all joins are inner ones."""
+    joins = select.args.get("joins") or []
+    if any(join.side or join.kind not in {"", "INNER", "CROSS"} for join in joins):
+        return
+    for join in joins:
+        on = join.args.get("on")
+        conjuncts = list(on.flatten()) if isinstance(on, exp.And) else [on] if on else []
+        taking = [each for each in conjuncts if calls_in(each)]
+        if not taking:
+            continue
+        left = [each.copy() for each in conjuncts if all(each is not one for one in taking)]
+        join.set("on", exp.and_(*left, copy=False) if left else exp.true())
+        select.where(*(each.copy() for each in taking), copy=False)
+        unlink(on)
+
+
+def _with_inner_distinct(tree: exp.Expr) -> exp.Expr:
     """The statement in which the list of each SELECT DISTINCT that takes numbers is that of a block
     below it: DISTINCT compares the numbers, too."""
     for select in [each for each in tree.find_all(exp.Select) if _is_distinct(each)]:

@@ -14,8 +14,9 @@ from sqlglot import exp
 from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn, bind_tree
 from hornbeam_server.query.binding.numbers_below import put_numbers_below, takes_numbers
 from hornbeam_server.query.engine import PreparedQuery
+from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.errors import UnknownName
+from hornbeam_server.schema.errors import SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.txlayer.statements.numbered_blocks import (
     query_of,
@@ -52,13 +53,16 @@ class Blocks:
         return bind_tree(bound.ast, self.sql, self.catalog)
 
     def step(self, block: exp.Select) -> exp.Expr:
-        """Plan a block. Returns the query of its rows."""
+        """Plan a block. Returns the query of its rows. Raises Unsupported if it names columns of
+        the query around it."""
         try:
             bound = self.bound(block)
-        except UnknownName as error:
-            raise UnknownName(
-                error.message,
-                cure="A subquery that takes numbers cannot name columns of the query around it.",
+        except UnknownName:
+            if not self._is_whole():
+                raise
+            raise Unsupported(
+                "A subquery that takes numbers cannot name columns of the query around it.",
+                cure="Join the query in FROM, and take the numbers in its list.",
             ) from None
         if not takes_numbers(bound.ast):
             return bound.ast
@@ -71,6 +75,17 @@ class Blocks:
         self.catalog = replace(self.catalog, schema=schema)
         self.blocks.append(Block(query, outputs, relation.name))
         return query_of(relation, [column.name for column in columns])
+
+    def _is_whole(self) -> bool:
+        """Are all names of the whole statement known?"""
+        tree = parse(self.sql, sequences=True)
+        try:
+            bind_tree(tree, self.sql, self.catalog)
+        except SqlError:
+            return False
+        finally:
+            unlink(tree)
+        return True
 
     def _split(self, bound: BoundQuery) -> tuple[Subquery, Outputs | None]:
         catalog = self.catalog

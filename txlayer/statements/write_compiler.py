@@ -37,7 +37,7 @@ from hornbeam_server.txlayer.statements.identity_assignments import (
     require_assignable,
     require_writable,
 )
-from hornbeam_server.txlayer.statements.numbered_blocks import with_inner_distinct
+from hornbeam_server.txlayer.statements.numbered_blocks import with_numbers_in_blocks
 from hornbeam_server.txlayer.statements.requests import Parameters
 from hornbeam_server.txlayer.statements.sequence_queries import split
 from hornbeam_server.txlayer.statements.truncation import truncation
@@ -100,7 +100,7 @@ def compile_write(sql: str, catalog: Catalog, engine: QueryEngine) -> WritePlan:
     tree = parse(sql, sequences=True)
     if names_sequences(sql):
         without_bare_queries(tree)
-        tree = with_inner_distinct(without_outer_lists(tree))
+        tree = with_numbers_in_blocks(without_outer_lists(tree))
     if isinstance(tree, exp.TruncateTable):
         return truncation(tree, sql, catalog, engine)
     if has_writing_parts(tree) or (names_sequences(sql) and has_blocks(tree)):

@@ -30,7 +30,10 @@ from hornbeam_server.schema.turns import made
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.snapshot import RowReader
 from hornbeam_server.txlayer.statements.identity_columns import Numbers
-from hornbeam_server.txlayer.statements.numbered_blocks import replace_blocks, with_inner_distinct
+from hornbeam_server.txlayer.statements.numbered_blocks import (
+    replace_blocks,
+    with_numbers_in_blocks,
+)
 from hornbeam_server.txlayer.statements.numbered_planning import Blocks, Prepare, completed
 from hornbeam_server.txlayer.statements.requests import Parameters
 from hornbeam_server.txlayer.statements.sequence_outputs import Outputs
@@ -146,7 +149,7 @@ def numbered_query(
     _put_values(tree, catalog, numbers)
     wanted = len(set(map(parameter_key, nodes_of(tree, exp.Placeholder))))
     planner = Blocks(sql, catalog, prepare, [])
-    tree = with_inner_distinct(tree)
+    tree = with_numbers_in_blocks(tree)
     replace_blocks(tree, planner.step)
     query, outputs = planner.split(tree)
     return NumberedQuery(planner.blocks, query, outputs, wanted, numbers, catalog)
