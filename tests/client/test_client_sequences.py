@@ -152,8 +152,8 @@ def test_a_query_uses_numbers_in_its_clauses(db, sql, wanted, last):
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT id FROM t LIMIT nextval('s')",
-        "SELECT t.id FROM t JOIN t AS u ON t.id = nextval('s')",
+        "SELECT id FROM t UNION SELECT 1 LIMIT nextval('s')",
+        "SELECT t.id FROM t LEFT JOIN t AS u ON t.id = nextval('s')",
         "INSERT INTO t SELECT (SELECT nextval('s') + u.id) FROM t AS u",
         "INSERT INTO t SELECT id FROM t GROUP BY id HAVING nextval('s') > 0",
         "SELECT id FROM t GROUP BY id HAVING nextval('s') > 0",
