@@ -17,10 +17,16 @@ from hornbeam.transport import open_transport, parse_url
 from hornbeam_server.cluster.ports import free_ports
 from hornbeam_server.pipeline.refresh.driver import refresh
 from tests.api.api_world import PLAN, world
+from tests.pipeline.spark_here import QUICK_JAVA
 
 pytestmark = pytest.mark.timeout(300)
 ROOT = Path(__file__).parent.parent.parent
 SPARK = Path(pyspark.__file__).parent
+ENVIRONMENT = {
+    "PYSPARK_PYTHON": sys.executable,
+    "PYTHONPATH": str(ROOT),
+    "JAVA_TOOL_OPTIONS": QUICK_JAVA,
+}
 START_S = 60.0
 SESSION = """
 import sys
@@ -97,15 +103,17 @@ VIEW = f"CREATE MATERIALIZED VIEW by_end WITH (refresh = 'deferred') AS {SELECT}
 @contextmanager
 def spark_process(folder, kind, *arguments):
     """Run a master or a worker with its log in `folder`, and stop it at the end."""
-    environment = os.environ | {
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(ROOT),
-        "SPARK_HOME": str(SPARK),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_WORKER_DIR": str(folder),
-        "SPARK_NO_DAEMONIZE": "1",
-    }
+    environment = (
+        os.environ
+        | ENVIRONMENT
+        | {
+            "SPARK_HOME": str(SPARK),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_WORKER_DIR": str(folder),
+            "SPARK_NO_DAEMONIZE": "1",
+        }
+    )
     command = [SPARK / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", *arguments]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
@@ -149,7 +157,7 @@ def workers(page):
 def run(job, master, url):
     done = subprocess.run(
         [sys.executable, "-c", job, master, url],
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)},
+        env=os.environ | ENVIRONMENT,
         capture_output=True,
         text=True,
         check=False,
