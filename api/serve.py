@@ -16,6 +16,7 @@ import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
@@ -69,7 +70,7 @@ def serve(**given: Any) -> None:
         if settings.workers > 1:
             _supervise(settings)
         else:
-            _serve_here(settings, _begun)
+            _serve_here(settings, partial(_begun, settings))
 
 
 def _serve_here(settings: Settings, started: Callable[[str], None], **more: Any) -> None:
@@ -128,7 +129,7 @@ def _supervise(settings: Settings) -> None:
             settings.workers,
             final=FINAL,
         )
-        code = asyncio.run(supervisor.run(lambda: _announce(url, settings.workers)))
+        code = asyncio.run(supervisor.run(lambda: _announce(settings, url, settings.workers)))
     raise SystemExit(code)
 
 
@@ -416,14 +417,15 @@ def _url_of(scheme: str, host: str, port: int) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _begun(url: str) -> None:
+def _begun(settings: Settings, url: str) -> None:
     spare_present()
-    _announce(url)
+    _announce(settings, url)
 
 
-def _announce(url: str, workers: int = 1) -> None:
+def _announce(settings: Settings, url: str, workers: int = 1) -> None:
     with_workers = f" with {workers} workers" if workers > 1 else ""
-    print(f"Hornbeam {__version__} listens on {url}{with_workers} (API: {url}/docs)", flush=True)
+    pages = f"console: {url}/, API: {url}/docs" if settings.console else f"API: {url}/docs"
+    print(f"Hornbeam {__version__} listens on {url}{with_workers} ({pages})", flush=True)
 
 
 def _announce_wire(listening: socket.socket) -> None:
