@@ -51,7 +51,7 @@ from hornbeam_server.query.binding.renaming import renamed
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.copies import Using, needs_conversion
 from hornbeam_server.schema.counters import SEQUENCE, sequence_names
-from hornbeam_server.schema.ddl import load_ddl, render_ddl
+from hornbeam_server.schema.ddl import STATEMENT, load_ddl, render_ddl
 from hornbeam_server.schema.ddl.alterations import (
     Action,
     AddElement,
@@ -129,7 +129,7 @@ def altered(catalog: Catalog, sql: str, path: Sequence[str] = (PUBLIC,)) -> Alte
     SchemaError with the place in the statement, and the errors of `renamed`."""
     asked = read_alteration(sql, spaces=Spaces.of(catalog.schema, path))
     # Without what only stored rows have, such as dropped columns.
-    before = load_ddl(render_ddl(catalog.schema))
+    before = load_ddl(render_ddl(catalog.schema), STATEMENT)
     work = _Work(sql, before)
     match asked:
         case Removal():

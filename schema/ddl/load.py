@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from hornbeam_server.schema.build import build
+from hornbeam_server.schema.caches import TextCache
 from hornbeam_server.schema.counters import SEQUENCE
 from hornbeam_server.schema.ddl.agreement import agree
 from hornbeam_server.schema.ddl.altered_tables import read_alter
@@ -70,6 +71,7 @@ from hornbeam_server.schema.trees import unlink
 INCLUDED = "Give that file by itself; hornbeam import reads the rows of included files."
 _DUMPED, _HEAD = "\n-- PostgreSQL database dump", 10_000
 """The sign of pg_dump, and the number of characters in which it stands."""
+_READINGS: TextCache[tuple[str, str, Source | None, str], Reading] = TextCache(4, 2_000_000)
 _WITHOUT_ROWS = "hornbeam import FILE loads them, too"
 
 
@@ -124,7 +126,19 @@ def read_file(
     text: str, file: str = "<ddl>", source: Source | None = None, encoding: str = UTF8
 ) -> Reading:
     """Read a whole file, with rows or without. Does not raise: errors are in `problems`. `encoding`
-    is that of the file, from which columns of bytes get their values."""
+    is that of the file, from which columns of bytes get their values. The last readings without
+    problems are kept: an ALTER TABLE reads the schema in force, and then twice the new one."""
+    key = (text, file, source, encoding)
+    found = _READINGS.get(key)
+    if found is None:
+        found = _read_file(*key)
+        if found.problems.found():
+            return found
+        _READINGS.put(key, len(text), found)
+    return replace(found, problems=Problems())
+
+
+def _read_file(text: str, file: str, source: Source | None, encoding: str) -> Reading:
     source = recognised(text) if source is None else source
     drafts, scanned = Drafts(), list[Piece]()
     with drafts.problems.collect():

@@ -107,3 +107,16 @@ def test_a_key_of_a_column_with_a_wrong_name_is_one_problem(name):
     with pytest.raises(SchemaError) as error:
         load_ddl(ddl)
     assert len(error.value.details.get("problems", [error.value])) == 1
+
+
+def test_a_text_that_is_read_again_has_no_problems_of_an_earlier_reading():
+    text = "CREATE TABLE read_twice (id INTEGER PRIMARY KEY)"
+    first = read_file(text)
+    with first.problems.collect():
+        raise SchemaError("A later check has failed.", cure="Correct it.")
+    again = read_file(text)
+    assert again.schema is first.schema
+    assert not again.problems.found()
+    wrong = "CREATE TABLE read_twice (id NUMERICS PRIMARY KEY)"
+    found = [[str(each.error) for each in read_file(wrong).problems.found()] for _ in range(2)]
+    assert found[0] == found[1] != []
