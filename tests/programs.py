@@ -7,11 +7,13 @@ it is installed from PyPI into the virtual environment.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +42,47 @@ def go_program() -> str | None:
         if found and Path(found).exists() and _go_version(found) >= GO_FROM:
             return found
     return None
+
+
+class GoError(Exception):
+    """There is no Go, or it cannot build a program."""
+
+
+def go_built(sources: Path) -> Path:
+    """Return the program of the Go module in a folder, which is built once for each state of its
+    sources, into the user's cache. Raises GoError."""
+    digest = hashlib.sha256()
+    for path in sorted(sources.iterdir()):
+        if path.suffix in {".go", ".mod", ".sum"}:
+            text = path.read_bytes()
+            digest.update(f"{path.name} {len(text)}\n".encode() + text)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hornbeam"
+    built = cache / f"{sources.name}-{digest.hexdigest()[:16]}"
+    if not built.exists():
+        _build_go(sources, built)
+    return built
+
+
+def _build_go(sources: Path, target: Path) -> None:
+    """Build beside the target and rename, so that no process starts a half-built program."""
+    go = go_program()
+    if go is None:
+        raise GoError(
+            "there is no Go 1.22 or newer: run python -m tests.programs, which installs it"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        fresh = Path(folder) / sources.name
+        build = subprocess.run(
+            [go, "build", "-trimpath", "-buildvcs=false", "-o", fresh, "."],
+            cwd=sources,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if build.returncode:
+            raise GoError(f"go build failed in {sources}:\n{build.stderr}")
+        fresh.replace(target)
 
 
 def _go_version(program: str) -> tuple[int, ...]:

@@ -127,7 +127,8 @@ def copy_data(data: bytes) -> bytes:
 
 def error(fields: Mapping[str, str]) -> bytes:
     """ErrorResponse. `fields` by their codes: S severity, C SQLSTATE, M message, D detail, H hint,
-    P position, n name of a constraint."""
+    P position, and of an object that a row breaks s schema, t table, c column, d domain,
+    n constraint."""
     return message(b"E", _fields(fields))
 
 

@@ -302,12 +302,8 @@ class Conversation:
         """Run the writes that are kept, and put their answers into the places of their portals."""
         if not self._kept:
             return
-        kept, self._kept = self._kept, []
-        try:
-            await self._session.end_pipeline(failed=False)
-        except BaseException:
-            self._kept = kept
-            raise
+        self._kept = []
+        await self._session.end_pipeline(failed=False)
         waiting, self._out = self._out, []
         for each in waiting:
             if isinstance(each, Portal):

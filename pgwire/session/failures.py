@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from hornbeam.errors import DatabaseError, Error, InterfaceError, NotSupportedError
 from hornbeam_server.pgwire.session.placeholders import Statement
+from hornbeam_server.schema.model import PUBLIC
 
 INTERNAL = "XX000"
 PROTOCOL_VIOLATION = "08P01"
@@ -55,6 +57,8 @@ errors has the SQLSTATE of their class."""
 _COLUMN_UNKNOWN, _FUNCTION_UNKNOWN = "42703", "42883"
 _PLACE = re.compile(r"\(line (\d+), column (\d+)\)")
 _WRONG_USE = "55000"
+_INTEGRITY = "23"
+"""The class of the SQLSTATEs of rows that break a constraint."""
 
 
 @dataclass(eq=False)
@@ -89,9 +93,24 @@ def failure_of(error: Exception, statement: Statement | None = None, before: int
     message, _, hint = str(error).partition("\n")
     position = _position(message, statement)
     more = {"P": str(before + position)} if position else {}
-    if isinstance(name := error.problem.get("constraint"), str):
-        more["n"] = name
-    return Failure(_sqlstate(error), message, " ".join(hint.split()), more=more)
+    sqlstate = _sqlstate(error)
+    if sqlstate.startswith(_INTEGRITY):
+        more |= _broken(error.problem)
+    return Failure(sqlstate, message, " ".join(hint.split()), more=more)
+
+
+def _broken(problem: Mapping[str, Any]) -> dict[str, str]:
+    """The fields that name the object that a row breaks: schema and table, or the domain, column
+    and constraint."""
+    of_domain = "domain" in problem
+    space, _, name = str(problem.get("domain" if of_domain else "relation", "")).rpartition(".")
+    found = {
+        "s": name and (space or PUBLIC),
+        "d" if of_domain else "t": name,
+        "c": "" if of_domain else problem.get("column", ""),
+        "n": problem.get("constraint", ""),
+    }
+    return {code: value for code, value in found.items() if value}
 
 
 def _sqlstate(error: Error) -> str:

@@ -11,18 +11,15 @@ judge runs out of time, that is an error and no verdict.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import subprocess
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
-from tests.programs import go_program
+from tests.programs import GoError, go_built
 
 SOURCES = Path(__file__).with_name("linearizability")
 TIMEOUT_MS = 10_000
@@ -136,37 +133,8 @@ def _verdict(number: int, answer: Mapping[str, str]) -> Verdict:
 
 
 def program() -> Path:
-    """The judge, built if the cache has none of these sources."""
-    sources = [path for path in sorted(SOURCES.iterdir()) if path.suffix in {".go", ".mod", ".sum"}]
-    digest = hashlib.sha256()
-    for path in sources:
-        text = path.read_bytes()
-        digest.update(f"{path.name} {len(text)}\n".encode() + text)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hornbeam"
-    built = cache / f"linearizability-{digest.hexdigest()[:16]}"
-    if not built.exists():
-        _build(built)
-    return built
-
-
-def _build(target: Path) -> None:
-    """Build beside the target and rename, so that no process starts a half-built judge."""
-    go = go_program()
-    if go is None:
-        raise CheckerError(
-            "the linearizability checker is a Go program, and there is no Go 1.22 or newer: "
-            "run python -m tests.programs, which installs it"
-        )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        fresh = Path(folder) / "linearizability"
-        build = subprocess.run(
-            [go, "build", "-trimpath", "-buildvcs=false", "-o", fresh, "."],
-            cwd=SOURCES,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if build.returncode:
-            raise CheckerError(f"go build failed in {SOURCES}:\n{build.stderr}")
-        fresh.replace(target)
+    """The judge, built if the cache has none of these sources. Raises CheckerError."""
+    try:
+        return go_built(SOURCES)
+    except GoError as error:
+        raise CheckerError(f"the linearizability checker is a Go program: {error}") from None

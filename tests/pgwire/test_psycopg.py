@@ -189,6 +189,24 @@ def test_the_statements_of_a_script_are_one_transaction(connection):
     assert kept == [(50,)]
 
 
+def test_what_follows_a_failed_pipeline_is_run(connection):
+    insert = "INSERT INTO item VALUES (%s, 'pipeline', %s)"
+
+    def write(*rows):
+        with connection.pipeline():
+            for row in rows:
+                connection.execute(insert, row)
+
+    for number in (810, 811):
+        with pytest.raises(errors.CheckViolation):
+            write((number, 1), (number + 10, -1))
+        with connection.cursor().copy("COPY item FROM STDIN") as copy:
+            copy.write_row((number, "pipeline", 2))
+        write((number + 10, 3), (number + 20, 4))
+    sql = "SELECT i_id FROM item WHERE i_name = 'pipeline' ORDER BY i_id"
+    assert connection.execute(sql).fetchall() == [(810,), (811,), (820,), (821,), (830,), (831,)]
+
+
 def test_the_statements_of_a_pipeline_are_one_transaction(connection):
     def write(second):
         with connection.pipeline():
@@ -202,6 +220,29 @@ def test_the_statements_of_a_pipeline_are_one_transaction(connection):
         first = connection.execute("INSERT INTO item VALUES (60, 'a', 1) RETURNING i_name")
         read = connection.execute("SELECT i_name FROM item WHERE i_id = 60")
     assert (first.fetchone(), read.fetchone()) == (("a",), ("a",))
+
+
+def test_an_error_names_the_object_that_a_row_breaks(connection):
+    connection.execute("CREATE DOMAIN digit AS INTEGER CHECK (VALUE < 10)")
+    connection.execute("CREATE SCHEMA IF NOT EXISTS apart")
+    connection.execute(
+        "CREATE TABLE apart.odd (o_id INTEGER PRIMARY KEY, o_item INTEGER REFERENCES item,"
+        " o_digit digit)"
+    )
+    connection.execute("INSERT INTO item VALUES (900, 'a', 1)")
+    for sql, named in {
+        "INSERT INTO item VALUES (900, 'a', 1)": ("public", "item", None, "item_pkey"),
+        "INSERT INTO item VALUES (901, NULL, 1)": ("public", "item", "i_name", None),
+        "INSERT INTO item VALUES (901, 'a', -1)": ("public", "item", None, "item_i_price_check"),
+        "INSERT INTO apart.odd VALUES (1, 902)": ("apart", "odd", None, "odd_o_item_fkey"),
+        "INSERT INTO apart.odd VALUES (1, 900, 10)": ("public", None, None, "digit_check"),
+    }.items():
+        with pytest.raises(errors.IntegrityError) as caught:
+            connection.execute(sql)
+        said = caught.value.diag
+        found = (said.schema_name, said.table_name, said.column_name, said.constraint_name)
+        assert found == named, sql
+    assert said.datatype_name == "digit"
 
 
 @pytest.mark.parametrize("in_block", [False, True])
