@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
+from rich.table import Table
 
 from hornbeam.cli.common import (
     DEFAULT_URL,
@@ -190,7 +191,7 @@ def status(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Show version, watermark, transactions, locks, log and builds."""
+    """Show version, watermark, transactions, locks, log, builds and the last verification."""
     with opened(url) as db:
         params = {"sizes": "true"} if sizes else None
         document = db.transport.json("GET", "/v1/status", params=params)
@@ -198,15 +199,23 @@ def status(
         print_json(document)
         return
     counted, builds = document.pop("bytes", {}), document.pop("builds", [])
+    verified = document.pop("verified", [])
     groups = document.pop("groups") or []
     OUT.print(table(("what", "value"), list(_flat(document))))
     if builds:
-        OUT.print(table(tuple(builds[0]), [tuple(build.values()) for build in builds], "Builds"))
+        OUT.print(_listed(builds, "Builds"))
+    if verified:
+        OUT.print(_listed(verified, "Last verification"))
     if groups:
         columns = ("group", "views", "batches by", "as of", "lag", "commits shown within", "state")
         OUT.print(table(columns, map(_group_row, groups), "Groups"))
     if counted:
         OUT.print(table(("stored", "bytes"), counted.items()))
+
+
+def _listed(found: list[dict[str, Any]], title: str) -> Table:
+    """Objects of the same members as a table."""
+    return table(tuple(found[0]), [tuple(each.values()) for each in found], title)
 
 
 def _group_row(group: dict[str, Any]) -> tuple[Any, ...]:
