@@ -165,7 +165,7 @@ async def test_a_tentative_answer_is_as_fresh_as_a_reader_asks(tmp_path, monkeyp
         rows, at, _ = await tentative(db, **options)
         assert ("c1", 4, 19) in rows
         assert at >= ts
-        monkeypatch.setattr(db.deferred, "_lag_s", lambda _: 5.0)  # a node does not answer
+        monkeypatch.setattr(db.deferred, "_lag_s", lambda *_: 5.0)  # a node does not answer
         with pytest.raises(Unavailable, match="older than 1 s"):
             await tentative(db, max_staleness_s=1)
 
