@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.programs import chromium_program
 
@@ -18,6 +18,7 @@ def chromium() -> Iterator[Browser]:
     program = chromium_program()
     if program is None:
         pytest.fail("The tests of the console need Chromium: python -m tests.programs installs it.")
+    expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
         # Tests run as root, and without a GPU.
         arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]

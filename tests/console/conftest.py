@@ -6,8 +6,10 @@ from tests.console.chromium import chromium, new_page
 from tests.console.console_world import shop_world
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
+    """Not one for all files: Playwright runs an event loop in this thread until it is stopped, and
+    asynchronous tests of other files cannot run in it."""
     with chromium() as started:
         yield started
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.api.api_world import DDL, PLAN, world
 from tests.console.chromium import new_page
@@ -65,7 +66,7 @@ def test_a_build_that_has_failed_says_why(page, served):
     pretend(page, served, builds=[BUILD | {"error": "division by zero"}])
     page.goto("/#/jobs")
     page.wait_for_selector("[aria-label='Builds'] .unwell:has-text('division by zero')")
-    assert page.locator("[aria-label^='Cancel the build']").count() == 0
+    expect(page.locator("[aria-label^='Cancel the build']")).to_have_count(0)
 
 
 def test_an_initial_load_shows_its_rows_and_is_cancelled(page, served):
@@ -83,4 +84,4 @@ def test_without_jobs_the_page_says_so(page, served):
     pretend(page, served, builds=[], groups=[], loading=[])
     page.goto("/#/jobs")
     page.wait_for_selector(".empty:has-text('No initial load is under way.')")
-    assert page.locator(".empty").count() == 3
+    expect(page.locator(".empty")).to_have_count(3)
