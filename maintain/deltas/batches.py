@@ -101,11 +101,12 @@ class SmallBatch:
         Raises Unavailable, Corruption, and SqlError or LimitExceeded with the view's name.
         """
         codecs = Codecs(self.programs.catalog)
+        views = self.programs.catalog.deferred_view
         ticked_on = {**changes, CLOCK: ticked(self.as_of, self.upto)}
-        for program in self._maintained(self.refreshed):
-            if changes or program.timed:
-                old = self._before(store, codecs, budget)
-                yield program.name, await self._written(program, ticked_on, old, codecs)
+        followed = [name for name in self.refreshed if changes or views[name].timed]
+        for program in self._maintained(followed):
+            old = self._before(store, codecs, budget)
+            yield program.name, await self._written(program, ticked_on, old, codecs)
         for program in self._maintained(self.built):
             rows = {name: await self._rows(name, store, codecs) for name in program.relations}
             rows[CLOCK] = ticked(None, self.upto)

@@ -19,11 +19,12 @@ from sqlglot import exp
 
 from hornbeam_server.maintain.deltas.algebra import NOW, Aggregate, Call, Clock
 from hornbeam_server.maintain.deltas.expressions import column, text
-from hornbeam_server.maintain.deltas.operators import renamed
+from hornbeam_server.maintain.deltas.operators import limits, renamed
 from hornbeam_server.maintain.deltas.relations import Field
 from hornbeam_server.maintain.deltas.zsets import Weighted, ZSet
 from hornbeam_server.query.dialect.aggregates import Function
 from hornbeam_server.query.dialect.functions import is_current_time
+from hornbeam_server.query.typing.comparisons import EXCHANGED
 from hornbeam_server.query.typing.constants import CONSTANT
 from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.trees import nodes_of
@@ -31,15 +32,9 @@ from hornbeam_server.schema.trees import nodes_of
 CLOCK = ""
 """The source of the clock's changes in a program. No relation has an empty name."""
 _VALUE = "clock.value"
-_FLIPPED: dict[type[exp.Expr], type[exp.Binary]] = {
-    exp.LT: exp.GT,
-    exp.LTE: exp.GTE,
-    exp.GT: exp.LT,
-    exp.GTE: exp.LTE,
-}
-"""Comparisons, and the same with their sides exchanged."""
+_ORDERED = (exp.LT, exp.LTE, exp.GT, exp.GTE)
 _BOOLEAN = (
-    *_FLIPPED,
+    *_ORDERED,
     exp.EQ,
     exp.NEQ,
     exp.Between,
@@ -117,7 +112,7 @@ def as_values(tree: exp.Expr) -> exp.Expr:
     for node in list(tree.find_all(exp.Between, exp.EQ)):
         if reads_clock(node) and not node.args.get("symmetric"):
             node.replace(_two(node))
-    for compared in list(tree.find_all(*_FLIPPED)):
+    for compared in list(tree.find_all(*_ORDERED)):
         if reads_clock(compared):
             compared.replace(_alone(compared))
     for now in [each for each in nodes_of(tree, exp.Func) if is_current_time(each)]:
@@ -148,10 +143,9 @@ def value_of(subquery: exp.Subquery) -> exp.Expr | None:
 
 def _two(node: exp.Expr) -> exp.Expr:
     """BETWEEN or = as a lower and an upper limit."""
-    limits = ("low", "high") if isinstance(node, exp.Between) else ("expression", "expression")
-    low, high = (node.args[limit].copy() for limit in limits)
-    above = exp.GTE(this=node.this.copy(), expression=low)
-    below = exp.LTE(this=node.this.copy(), expression=high)
+    ends = ("low", "high") if isinstance(node, exp.Between) else ("expression", "expression")
+    low, high = (node.args[end] for end in ends)
+    above, below = limits(node.this, low, high)
     return exp.Paren(this=exp.And(this=above, expression=below))
 
 
@@ -162,20 +156,20 @@ def _alone(node: exp.Expr) -> exp.Expr:
     compare: type[exp.Expr] = type(node)
     left, right = node.this.unnest(), node.args["expression"].unnest()
     if not _reads_rows(left):
-        compare, left, right = _FLIPPED[compare], right, left
+        compare, left, right = EXCHANGED[compare], right, left
     if not isinstance(left, exp.Add | exp.Sub):
         return node
     first, second = left.this.unnest(), left.expression.unnest()
     if not _reads_rows(right) and _is_fixed(second):
         back = exp.Sub if isinstance(left, exp.Add) else exp.Add
-        return compare(this=first.copy(), expression=_less(right, second, back))
+        return compare(this=first.copy(), expression=_moved(right, second, back))
     since = isinstance(left, exp.Sub) and reads_clock(first) and not _reads_rows(first)
     if since and _is_fixed(right):
-        return _FLIPPED[compare](this=second.copy(), expression=_less(first, right, exp.Sub))
+        return EXCHANGED[compare](this=second.copy(), expression=_moved(first, right, exp.Sub))
     return node
 
 
-def _less(moment: exp.Expr, interval: exp.Expr, sign: type[exp.Add | exp.Sub]) -> exp.Expr:
+def _moved(moment: exp.Expr, interval: exp.Expr, sign: type[exp.Add | exp.Sub]) -> exp.Expr:
     return sign(this=exp.Paren(this=moment.copy()), expression=interval.copy())
 
 

@@ -72,13 +72,15 @@ def bounds_of(condition: exp.Expr, left: Node, right: Node) -> tuple[Bound, ...]
     """The bounds that `condition` implies: `bound_of`, and two of BETWEEN."""
     parts = [condition := condition.unnest()]
     if isinstance(condition, exp.Between) and not condition.args.get("symmetric"):
-        value, low, high = (condition.args[key] for key in ("this", "low", "high"))
-        parts = [
-            exp.GTE(this=value.copy(), expression=low.copy()),
-            exp.LTE(this=value.copy(), expression=high.copy()),
-        ]
+        parts = [*limits(condition.this, condition.args["low"], condition.args["high"])]
     found = (bound_of(part, left, right) for part in parts)
     return tuple(bound for bound in found if bound is not None)
+
+
+def limits(value: exp.Expr, low: exp.Expr, high: exp.Expr) -> tuple[exp.GTE, exp.LTE]:
+    """`value BETWEEN low AND high` as two comparisons."""
+    above = exp.GTE(this=value.copy(), expression=low.copy())
+    return above, exp.LTE(this=value.copy(), expression=high.copy())
 
 
 def bound_of(condition: exp.Expr, left: Node, right: Node) -> Bound | None:

@@ -116,11 +116,6 @@ class DeltaProgram:
         return str(1000 * snapshot).join(self.asked)
 
     @property
-    def timed(self) -> bool:
-        """Do rows enter and leave by time?"""
-        return any(part.source == CLOCK for stage in self.stages for part in stage.inputs)
-
-    @property
     def whole(self) -> frozenset[str]:
         """The relations all of whose rows look-ups may read, in themselves or in what is kept of
         them."""

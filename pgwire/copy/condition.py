@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hornbeam.statements import name_of, tokens
+from hornbeam.statements import name_of, quote, tokens
 from hornbeam_server.pgwire.copy.options import BadCopy
 
 _NUMBER = '"number of the row"'
@@ -56,12 +56,12 @@ def condition_of(
     sent = [column for column in used if column.name in data]
     types = ["BIGINT", *(column.type for column in sent)]
     arrays = ", ".join(f"CAST(? AS {type_}[])" for type_ in types)
-    listed = ", ".join([_NUMBER, *(_quoted(column.name) for column in sent)])
+    listed = ", ".join([_NUMBER, *(quote(column.name) for column in sent)])
     left = [column for column in used if column.name not in data]
-    others = "".join(f", {_default(column)} AS {_quoted(column.name)}" for column in left)
+    others = "".join(f", {_default(column)} AS {quote(column.name)}" for column in left)
     sql = (
         f"SELECT {_NUMBER} FROM (SELECT r.*{others} FROM unnest({arrays}) AS r ({listed}))"
-        f" AS {_quoted(table)} WHERE ({text}\n) ORDER BY {_NUMBER}"
+        f" AS {quote(table)} WHERE ({text}\n) ORDER BY {_NUMBER}"
     )
     return Condition(sql, tuple(data.index(column.name) for column in sent))
 
@@ -81,7 +81,3 @@ def _require_usable(column: TableColumn, sent: bool) -> None:
 
 def _default(column: TableColumn) -> str:
     return f"CAST({column.default or 'NULL'} AS {column.type})"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

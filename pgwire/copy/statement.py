@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hornbeam.statements import name_of, tokens
+from hornbeam.statements import name_of, quote, tokens
 from hornbeam_server.pgwire.copy.options import BadCopy, Given, Options, options_of
 from hornbeam_server.pgwire.copy.words import Words
 from hornbeam_server.schema.copy_text import unescaped
@@ -187,4 +187,4 @@ def _unquoted(text: str) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """Names of columns as SQL."""
-    return ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+    return ", ".join(map(quote, names))

@@ -107,12 +107,12 @@ def refresh(context: SparkContext, node: Transport, url: str, group: str) -> Don
 def run(context: SparkContext, batch: Batch, node: Transport, url: str) -> Counts:
     """Put all rows of a batch."""
     programs = programs_of(batch.export.catalog, batch.usable, frozenset(batch.built))
-    counts = Counts()
-    timed = any(programs[name].timed for name in batch.refreshed)
+    counts, views = Counts(), programs.catalog.deferred_view
+    timed = any(views[name].timed for name in batch.refreshed)
     if batch.built or batch.changes.segments or timed:
         counts = _follow(context, batch, programs, url)
     for name in (*batch.refreshed, *batch.built):
-        if _is_answered(batch, programs.catalog.deferred_view[name]):
+        if _is_answered(batch, views[name]):
             counts += Counts(rows=_answer(batch, programs, name, node, url))
     return counts
 
