@@ -64,7 +64,7 @@ def go_built(sources: Path) -> Path:
 
 
 def _build_go(sources: Path, target: Path) -> None:
-    """Build beside the target and rename, so that no process starts a half-built program."""
+    """Build next to the target and rename, so that no process starts a half-built program."""
     go = go_program()
     if go is None:
         raise GoError(

@@ -1,4 +1,4 @@
-// A small line of the newest values. The number beside it says the same to people who do not see it.
+// A small line of the newest values. The number next to it says the same to people who do not see it.
 
 import { s } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// The page SQL: an editor, the rows of the result, and the plan beside them.
+// The page SQL: an editor, the rows of the result, and the plan next to them.
 
 import { completionCatalog } from "./completion.js";
 import { ask, confirmed, empty, fill, h, problem } from "./dom.js";
