@@ -6,7 +6,12 @@ import asyncio
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from pathlib import Path
 
 import httpx
@@ -16,6 +21,7 @@ from fastapi import FastAPI
 
 from hornbeam_server.api.rest.app import create_app
 from hornbeam_server.api.rest.http_protocol import BoundedProtocol
+from hornbeam_server.api.rest.occupancy import Occupancy
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.settings import Settings
 
@@ -75,6 +81,25 @@ class World:
 
     def run(self, work):
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
+
+    @contextmanager
+    def occupied(self, inside: Occupancy, name: str = "") -> Iterator[None]:
+        """As many requests as `inside` allows are under way. They are counted in the server's
+        loop, like all others: a count in the test's thread can be lost."""
+
+        async def fill(requests: ExitStack) -> None:
+            for _ in range(inside.limit):
+                requests.enter_context(inside.entered(name))
+
+        async def leave(requests: ExitStack) -> None:
+            requests.close()
+
+        requests = ExitStack()
+        self.run(fill(requests))
+        try:
+            yield
+        finally:
+            self.run(leave(requests))
 
     def leaks(self) -> dict[str, int]:
         """Counts of resources that every request must release."""

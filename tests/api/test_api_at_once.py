@@ -257,8 +257,7 @@ def test_limits_hold(shop, counted):
     request = query(1, "X-Case: limits")
     with connected(shop) as connection:
         connection.ask(request), connection.ask(LIVE)
-        inside = shop.app.state.at_once._inside
-        with inside.entered(), inside.entered(), inside.entered():
+        with shop.occupied(shop.app.state.at_once._inside):
             del counted[:]
             assert connection.ask(request)[0] == 429
             assert not counted
@@ -366,8 +365,7 @@ def test_the_limit_of_a_key_holds(secure, counted):
     with connected(secure.world) as connection:
         connection.ask(with_key(key))
         inside = secure.world.app.state.at_once._inside_by_key
-        name = key.split("_")[1]
-        with inside.entered(name), inside.entered(name):
+        with secure.world.occupied(inside, key.split("_")[1]):
             assert connection.ask(with_key(key))[0] == 429
         assert not counted
         assert connection.ask(with_key(key))[0] == 200

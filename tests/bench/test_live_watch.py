@@ -29,6 +29,21 @@ def run(db, sql, parameters=()):
     return db.cursor().execute(sql, parameters)
 
 
+def metrics(db):
+    return db.transport.text("/metrics")
+
+
+async def both_subscribe(db):
+    """Until the subscribers of the view and of the order lines have begun, which no event tells."""
+    while "hornbeam_subscriptions 2.0" not in await asyncio.to_thread(metrics, db):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
+async def ordering_while_watched(db, lines=20):
+    await both_subscribe(db)
+    await ordering(db, lines)
+
+
 async def ordering(db, lines=20):
     sql = "INSERT INTO order_line (ol_o_id, ol_id, ol_i_id, ol_qty) VALUES (1, ?, ?, 3)"
     for number in range(lines):
@@ -39,7 +54,7 @@ async def ordering(db, lines=20):
 
 async def test_a_view_is_watched_while_orders_come(shop):
     url, db = shop
-    watched = await watch(url, asyncio.ensure_future(ordering(db)))
+    watched = await watch(url, asyncio.ensure_future(ordering_while_watched(db)))
     assert watched.compared > 2
     assert watched.differing == 0
     assert watched.moments > 1
@@ -59,7 +74,16 @@ async def test_a_view_that_differs_is_found(shop, monkeypatch):
     await ordering(db, 2)
     monkeypatch.setattr(live, "LAST_S", 0.1)
     monkeypatch.setattr(live, "SELECT", live.SELECT.replace("sum(ol_qty)", "sum(ol_qty) + 1"))
-    watched = await watch(url, asyncio.ensure_future(asyncio.sleep(0.2)))
+    compared, all_equal = asyncio.Event(), live._all_equal
+    loop = asyncio.get_running_loop()
+
+    def noted(*asked):
+        found = all_equal(*asked)
+        loop.call_soon_threadsafe(compared.set)
+        return found
+
+    monkeypatch.setattr(live, "_all_equal", noted)
+    watched = await watch(url, asyncio.ensure_future(compared.wait()))
     assert watched.differing == watched.compared > 1
 
 
@@ -74,7 +98,7 @@ async def test_a_subscriber_that_misses_a_change_is_found(shop, monkeypatch):
 
     monkeypatch.setattr(live, "LAST_S", 0.1)
     monkeypatch.setattr(Subscriber, "take", forgetful)
-    watched = await watch(url, asyncio.ensure_future(ordering(db, 5)))
+    watched = await watch(url, asyncio.ensure_future(ordering_while_watched(db, 5)))
     assert missed
     assert watched.differing > 0
 
