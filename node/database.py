@@ -27,6 +27,10 @@ from hornbeam_server.node.live.maintainer import Maintainer
 from hornbeam_server.node.live.tentative import TentativeViews
 from hornbeam_server.node.ownership import Ownership
 from hornbeam_server.node.reads import Reads
+from hornbeam_server.node.running_transactions import (
+    RunningTransaction,
+    running_transactions,
+)
 from hornbeam_server.node.schema_changes import MadePlan, SchemaChange
 from hornbeam_server.node.schema_plans import PlannedSchema, PlanRequest, plan_schema
 from hornbeam_server.node.settings import Settings
@@ -119,6 +123,7 @@ class Database:
     def _offer_operations(self) -> None:
         """Operations of the parts are operations of the database."""
         self.prepare = self.reads.prepare
+        self.statements = self.reads.statements
         self.query = self.reads.query
         self.directly = self.reads.directly
         self.fetch = self.reads.fetch
@@ -231,16 +236,26 @@ class Database:
 
     async def transact(self, request: TransactionRequest) -> TransactionResult:
         """Run a write transaction. Raises HornbeamError."""
+        statements = self.reads.statements
+        began = statements.now()
         try:
             result = await self.manager.execute(request)
         except Unavailable:
             raise
         except HornbeamError:
             self.ownership.require_owner()  # the reason may be unfinished work of another process
+            if not request.dry_run:
+                statements.refused(request, began)
             raise
         if request.dry_run or not result.affected:
             self.ownership.require_owner()
+        if not request.dry_run:
+            statements.wrote(request, result, began)
         return result
+
+    def running_transactions(self) -> list[RunningTransaction]:
+        """The transactions of this node that are under way, the oldest first."""
+        return running_transactions(self.manager.under_way.values(), self.manager.state.codecs)
 
     async def execute(
         self, sql: str, parameters: Parameters = (), **options: Any

@@ -15,6 +15,7 @@ from hornbeam_server.node.deferred_views import DeferredViews, Freshness, StaleA
 from hornbeam_server.node.live.ahead import Ahead, ReadsAhead, Tentative
 from hornbeam_server.node.live.outcomes import Left
 from hornbeam_server.node.ownership import Ownership
+from hornbeam_server.node.statement_statistics import StatementStatistics
 from hornbeam_server.query.binding.binder import OutputColumn
 from hornbeam_server.query.engine import PreparedQuery, QueryStream
 from hornbeam_server.query.execution.measures import Measures, Measuring
@@ -36,7 +37,7 @@ from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.direct import DirectSnapshot
 from hornbeam_server.storage.ports import DirectReader, TableReader
 from hornbeam_server.storage.read_ranges import ReadRange
-from hornbeam_server.storage.snapshot import CATALOG, Overlay, ReadItem, RowReader, Snapshot
+from hornbeam_server.storage.snapshot import CATALOG, Overlay, ReadItem, Snapshot
 from hornbeam_server.txlayer.locking.read_checks import noting_store
 from hornbeam_server.txlayer.statements.identity_columns import Numbers
 from hornbeam_server.txlayer.statements.requests import (
@@ -82,6 +83,8 @@ class DirectResult(Answered):
 
     columns: tuple[OutputColumn, ...]
     rows: list[Row]
+    rows_read: int
+    """The rows that came from the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,7 @@ class Reads:
         self._holds = parts.keeper.readers
         self._deferred = deferred
         self._ownership = ownership
+        self.statements = StatementStatistics(self._clock, parts.settings.max_statement_texts)
         self.tentative: ReadsAhead | None = None
         """Computes live and deferred views for tentative queries."""
 
@@ -180,6 +184,15 @@ class Reads:
         No other task runs during the call. So nothing has to be held: the table is not dropped, and
         the newest snapshot is not purged.
         """
+        began = self.statements.now()
+        found = self._directly(sql, parameters, bookmark, use_views=use_views)
+        if found is not None:
+            self.statements.read(sql, began, len(found.rows), found.rows_read, found.served_by)
+        return found
+
+    def _directly(
+        self, sql: str, parameters: Parameters, bookmark: int, *, use_views: bool
+    ) -> DirectResult | None:
         store, state = self._direct, self._manager.state
         if store is None:
             return None
@@ -211,14 +224,16 @@ class Reads:
         if at is None or self._ownership.behind_s is not None:
             return None
         self._ownership.require_owner()
-        rows = prepared.run_directly(DirectSnapshot(store, state.codecs, at), parameters)
+        snapshot = DirectSnapshot(store, state.codecs, at)
+        rows = prepared.run_directly(snapshot, parameters)
         if rows is None:
             return None
         self._ownership.require_kept(at)
         self.queries += 1
         return DirectResult(
-            columns=prepared.columns, rows=rows, snapshot=at, served_by=prepared.served_by
-        )
+            columns=prepared.columns, rows=rows, rows_read=snapshot.rows_read, snapshot=at,
+            served_by=prepared.served_by,
+        )  # fmt: skip
 
     @contextlib.asynccontextmanager
     async def query(
@@ -264,12 +279,12 @@ class Reads:
         is as in a `TransactionRequest`. `shown` are the names that the system catalog shows to the
         query (None: all). Raises HornbeamError, OtherCatalog.
         """
-        limit_s = timeout_s or self._settings.statement_timeout_s
+        began, limit_s = self.statements.now(), timeout_s or self._settings.statement_timeout_s
         wanted = _Wanted(
             sql, bookmark, snapshot, strong, tentative, bool(pending),
             (trace and not locking_only) or serializable, use_views, columnar,
             Freshness(max_staleness_s, view_bookmark, min(view_wait_s, limit_s)),
-            self._clock.monotonic() + limit_s, self._manager.numbers(session), shown,
+            began + limit_s, self._manager.numbers(session), shown,
         )  # fmt: skip
         await self._until_fresh(wanted)
         async with self.at(snapshot, bookmark, strong=strong, logged=True) as (state, newest):
@@ -279,12 +294,15 @@ class Reads:
             versions = trace and not serializable and (prepared.locking or not locking_only)
             reads, ranges = _collected(state, versions=versions, ranges=serializable)
             sent = _Pending(pending, replay, wanted.deadline)
-            reader = await self._read_through(state, planned, sent, reads, ranges, measures)
-            with self._holds.holding(planned.as_of):
+            reader = await self._read_through(state, planned, sent, reads, ranges)
+            counted = self.statements.reading(sql, began)
+            with self._holds.holding(planned.as_of), counted as running:
                 stream = await prepared.run(
-                    reader, planned.parameters, deadline=wanted.deadline, max_rows=max_rows
-                )
+                    reader if measures is None else Measuring(reader, measures),
+                    planned.parameters, deadline=wanted.deadline, max_rows=max_rows,
+                )  # fmt: skip
                 self.queries += 1
+                running.run(stream, reader, prepared.served_by)
                 try:
                     yield QueryResult(
                         stream=stream, snapshot=at, served_by=prepared.served_by, reads=reads,
@@ -301,8 +319,7 @@ class Reads:
         pending: _Pending,
         reads: list[ReadItem] | None,
         ranges: list[ReadRange] | None,
-        measures: Measures | None,
-    ) -> RowReader:
+    ) -> Snapshot:
         """The rows that a query reads, with the changes of the statements that its transaction has
         sent. Their versions are added to `reads`, and their ranges of keys to `ranges`."""
         overlay: Overlay | None = None
@@ -314,8 +331,7 @@ class Reads:
         if reads is not None and overlay is not None:
             served_by = planned.query.served_by
             reads += await self._started_from(served_by, overlay, state.codecs, planned.at)
-        reader = self._rows(state, planned, overlay, reads, ranges)
-        return reader if measures is None else Measuring(reader, measures)
+        return self._rows(state, planned, overlay, reads, ranges)
 
     async def _until_fresh(self, wanted: _Wanted) -> None:
         """Wait for the views that a query names, before it holds a catalog: changes of the schema
@@ -469,7 +485,7 @@ class Reads:
         overlay: Overlay | None,
         reads: list[ReadItem] | None,
         ranges: list[ReadRange] | None,
-    ) -> RowReader:
+    ) -> Snapshot:
         """The rows at a query's snapshot, with pending changes over them; `reads` or `ranges`
         collects what is read."""
         at = planned.at

@@ -224,6 +224,12 @@ class Settings(BaseSettings):
         description="Most client connections at the same time, limited to half of the process's "
         "file descriptors. Further connections are closed.",
     )
+    max_statement_texts: int = Field(
+        1_000,
+        ge=0,
+        description="Most texts of statements whose calls, times and rows are counted "
+        "(`GET /v1/statements`); 0 counts none.",
+    )
     max_json_rows: int = Field(1_000_000, gt=0, description="Most rows of one JSON answer.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "warning", description="Lowest level of events that are logged to standard error."

@@ -586,6 +586,8 @@ class QueryStream:
         self._left = max_rows
         self._max_rows = max_rows
         self._first: Any = None
+        self.returned = 0
+        """The rows that were returned so far."""
 
     async def begin(self) -> None:
         """Run until the first batch, so that the result's types and errors are known."""
@@ -658,7 +660,9 @@ class QueryStream:
             await self.close()
             raise
         if part is not None:
-            await self._count(len(part) if isinstance(part, list) else part.num_rows)
+            rows = len(part) if isinstance(part, list) else part.num_rows
+            self.returned += rows
+            await self._count(rows)
         return part
 
     async def _count(self, rows: int) -> None:

@@ -24,6 +24,7 @@ class DirectSnapshot:
         self._codecs = codecs
         self._at = at
         self._left = BATCH_BYTES
+        self.rows_read = 0
 
     def get(self, layout: str, key: tuple[Value, ...]) -> Row | None:
         """The row with this key. Raises KeyError for an unknown layout."""
@@ -32,6 +33,7 @@ class DirectSnapshot:
         if cell is None:
             return None
         self._left -= len(cell.value)
+        self.rows_read += 1
         return codec.decode(cell.value)
 
     def scan(
@@ -45,6 +47,7 @@ class DirectSnapshot:
             codec.layout.table, start, end, self._at, reverse=reverse, most=most
         )
         self._left -= sum(map(len, values))
+        self.rows_read += len(values)
         if len(values) > MOST_ROWS or self.is_full:
             return None
         return codec.decode_all(values) if values else []

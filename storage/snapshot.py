@@ -162,6 +162,8 @@ class Snapshot(RowReader):
         self._trace = trace
         self._require_valid = require_valid
         self._budget = budget
+        self.rows_read = 0
+        """The rows that came from the store so far."""
 
     def _trace_of(self, layout: str) -> list[ReadItem] | None:
         """The trace; None for declared views, whose reads are not validated."""
@@ -183,6 +185,7 @@ class Snapshot(RowReader):
         if (folded := self._folded(layout)) is not None:
             groups = await folded.get(keys)
             self._require_valid()
+            self.rows_read += len(groups) - groups.count(None)
             return [None if group is None else RowVersion(*group) for group in groups]
         codec = self._codecs(layout)
         if room is not None:
@@ -212,6 +215,7 @@ class Snapshot(RowReader):
         """The rows of the encoded `keys`: those of the overlay, else the decoded `cells` of the
         store."""
         self._require_valid()
+        self.rows_read += len(cells) - cells.count(None)
         if self._budget is not None:
             self._budget.take(bytes_of_values(cells))
         mine = self._overlay.rows(layout) if self._overlay is not None else {}
@@ -238,6 +242,7 @@ class Snapshot(RowReader):
         if (folded := self._folded(layout)) is not None:
             found_groups = await folded.prefixes(prefixes, room)
             self._require_valid()
+            self.rows_read += sum(map(len, found_groups))
             return [[RowVersion(*group) for group in groups] for groups in found_groups]
         if room is not None:
             return await self._prefixes(layout, prefixes, room)
@@ -257,6 +262,7 @@ class Snapshot(RowReader):
             room = budget.left if room is None else min(room, budget.left)
         groups = await self._store.scan_prefixes(codec.layout.table, encoded, self.at, room=room)
         self._require_valid()
+        self.rows_read += sum(map(len, groups))
         if budget is not None:
             whole = len(groups) == len(encoded)
             budget.take(sum(map(bytes_of_values, groups)) if whole else budget.left + 1)
@@ -278,6 +284,7 @@ class Snapshot(RowReader):
         if (folded := self._folded(layout)) is not None:
             async for groups in folded.scan(key_range, reverse=reverse, limit=limit):
                 self._require_valid()
+                self.rows_read += len(groups)
                 yield [group.row for group in groups]
             self._require_valid()
             return
@@ -300,6 +307,7 @@ class Snapshot(RowReader):
         left = limit
         async for cells in stored:
             self._require_valid()
+            self.rows_read += len(cells)
             merged = merge.add(cells)[:left]
             if left is not None:
                 left -= len(merged)
@@ -343,12 +351,14 @@ class Snapshot(RowReader):
             async for values in store.scan_values(
                 layout.table, start, end, self.at, reverse=reverse, limit=limit
             ):
+                self.rows_read += len(values)
                 yield values
             return
         async for cells in store.scan(
             layout.table, start, end, self.at, reverse=reverse, limit=limit
         ):
             trace += [ReadItem(layout.name, cell.key, cell.ts) for cell in cells]
+            self.rows_read += len(cells)
             yield [cell.value for cell in cells]
 
     def _rows(self, codec: LayoutCodec, found: Sequence[Cell | RowVersion]) -> list[Row]:

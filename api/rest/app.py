@@ -23,6 +23,7 @@ from hornbeam_server.api.rest.metrics import Metrics
 from hornbeam_server.api.rest.middleware import Guard
 from hornbeam_server.api.rest.occupancy import Occupancy
 from hornbeam_server.api.rest.routes import (
+    activity,
     builds,
     console,
     exports,
@@ -51,7 +52,7 @@ from hornbeam_server.node.settings import Settings
 
 ROUTERS = (
     *(queries, transactions, schema, upkeep, subscriptions),
-    *(exports, builds, groups, keys, health, pages, console),
+    *(exports, builds, groups, keys, health, activity, pages, console),
 )
 """Routes are matched in this order, each by a regular expression: the most frequent ones first."""
 
@@ -63,6 +64,7 @@ TAGS = {
     "upkeep": "Verify and repair views, load rows.",
     "keys": "API keys.",
     "health": "The state of a node.",
+    "activity": "Statements by their text, and transactions under way.",
 }
 """The groups of routes for clients."""
 INTERNAL_TAGS = {

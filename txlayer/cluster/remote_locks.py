@@ -199,7 +199,11 @@ class TravellingLocks:
         request = Lock(attempt.number, owner.age, compares, exclusive, names, left_s)
         attempt.asked.add(grantor)
         owner.holds_remote = compares or not only_first(names)
-        answer = await self._answer(grantor, request, deadline)
+        owner.asking = (grantor, names)
+        try:
+            answer = await self._answer(grantor, request, deadline)
+        finally:
+            owner.asking = None
         match answer:
             case Granted(owner=name) if name == grantor:
                 self._follow(attempt, grantor, answer.clock)

@@ -30,7 +30,7 @@ import asyncio
 import enum
 import heapq
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import length_hint
@@ -78,16 +78,18 @@ class LockOwner:
 
     An owner asks for one lock at a time. `held` maps names to modes, in the order taken.
     `holds_remote`: the owner also holds or awaits locks in other tables that are not `FIRST`.
-    `committing`: the owner was handed to the committer, and waits for no lock any more.
+    `committing`: the owner was handed to the committer, and waits for no lock any more. `asking`:
+    the other member whose answer it awaits, and the locks that it asked for.
     """
 
-    __slots__ = ("age", "committing", "held", "holds_remote", "waiting")
+    __slots__ = ("age", "asking", "committing", "held", "holds_remote", "waiting")
 
     def __init__(self, age: Age | int) -> None:
         self.age = age if isinstance(age, tuple) else (0, age, "")
         self.held: dict[LockName, Mode] = {}
         self.holds_remote = False
         self.committing = False
+        self.asking: tuple[str, Sequence[LockName]] | None = None
         self.waiting: tuple[LockName, _Waiter] | None = None
 
     @property

@@ -166,3 +166,5 @@ class TransactionResult:
     answered. It will be applied (HTTP 202)."""
     drawn: Mapping[str, int] = field(default_factory=dict)
     """The last numbers that it has taken from sequences, by name; the last one at the end."""
+    seconds: tuple[float, ...] = ()
+    """The time of each statement of several; empty if it was not measured."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.storage.read_ranges import ReadRange
@@ -41,9 +42,12 @@ class Attempt:
         owner: LockOwner,
         deadline: float,
         searched: Sequence[ReadRange],
+        number: int = 1,
     ) -> None:
-        """`searched`: the ranges that the statements of the previous attempt have read."""
+        """`searched`: the ranges that the statements of the previous attempt have read. `number`:
+        it is the transaction's first attempt, the second, and so on."""
         self.request = request
+        self.number = number
         self.searched = searched
         self.ranges: list[ReadRange] = []
         """The ranges that its statements have read, if it is serializable."""
@@ -54,6 +58,8 @@ class Attempt:
         self.results: tuple[StatementResult, ...] = ()
         self.affected: Mapping[str, int] = {}
         self.growth: Mapping[str, int] = {}
+        self.laps: list[float] = []
+        """The times at which the first statement began and each one ended."""
         self.plan_ms = self.lock_ms = self.compute_ms = 0.0
 
     def result(self, commit_ts: int, committed: Committed | None = None) -> TransactionResult:
@@ -66,4 +72,5 @@ class Attempt:
             Timings(self.plan_ms, self.lock_ms, self.compute_ms, *logged),
             applied=committed is None or committed.readable,
             drawn=self.numbers.drawn,
+            seconds=tuple([end - begin for begin, end in pairwise(self.laps)]),
         )

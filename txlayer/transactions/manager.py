@@ -146,6 +146,8 @@ class TransactionManager:
         self.unfinished: dict[str, str] = {}
         """The owners of transactions that have reached the log and are not applied yet, by
         transaction id."""
+        self.under_way: dict[int, Attempt] = {}
+        """The attempts of transactions that are under way, by the transaction's number."""
         self.gate = Gate()
         self.readers = Readers()
         self.state = CatalogState(catalog, engine)
@@ -175,12 +177,25 @@ class TransactionManager:
         else:
             transaction_id = self._ids.new()
         self._begun += 1
-        age = (self._clock.wall_ms(), self._begun, self._name)
+        begun = self._begun
+        try:
+            return await self._tried_until_done(request, transaction_id, begun)
+        finally:
+            self.under_way.pop(begun, None)
+
+    async def _tried_until_done(
+        self, request: TransactionRequest, transaction_id: str, begun: int
+    ) -> TransactionResult:
+        """Run attempts of transaction number `begun` until one succeeds. Raises the error of the
+        last one."""
+        age = (self._clock.wall_ms(), begun, self._name)
         timeout_s = request.timeout_s or self._limits.timeout_s
         deadline = self._clock.monotonic() + timeout_s
         searched: list[ReadRange] = []
         for number in range(self._limits.attempts):
-            attempt = Attempt(request, transaction_id, LockOwner(age), deadline, searched)
+            owner = LockOwner(age)
+            attempt = Attempt(request, transaction_id, owner, deadline, searched, number + 1)
+            self.under_way[begun] = attempt
             try:
                 return await self._guarded(attempt, alone=number >= ATTEMPTS_IN_PARALLEL)
             except ReadConflict:
@@ -334,7 +349,14 @@ class TransactionManager:
         if request.reads or request.preconditions:
             await transaction.stored.validate(request.reads, request.preconditions)
         digests = request.replay.results if request.replay is not None else ()
-        attempt.results = await run_all(transaction, request.statements, plans, digests)
+        attempt.laps = [self._clock.monotonic()]
+        attempt.results = await run_all(
+            transaction,
+            request.statements,
+            plans,
+            digests,
+            lambda: attempt.laps.append(self._clock.monotonic()),
+        )
         await transaction.check()
         joined = await transaction.lock_joined()
         attempt.lock_ms = self._ms_since(began) - attempt.plan_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -37,15 +37,18 @@ async def run_all(
     work: Sequence[Work],
     plans: Sequence[WritePlan | None],
     digests: Sequence[str] = (),
+    ended: Callable[[], None] = lambda: None,
 ) -> tuple[StatementResult, ...]:
     """Run `work`, and return the result of each statement. `digests`: those of the results that
     the first statements had in their trial. Each is compared at once: later ones rely on it.
+    `ended` is called after each statement.
 
     Raises ReadConflict when a result differs, and the errors of the statements.
     """
     results: list[StatementResult] = []
     for number, (one, plan) in enumerate(zip(work, plans, strict=True)):
         results.append(await _run_one(transaction, one, plan))
+        ended()
         if number < len(digests):
             _require_same(digests[number], number + 1, results[number])
         if number % TURN == TURN - 1:
