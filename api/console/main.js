@@ -8,12 +8,16 @@ import { planPage } from "./plan.js";
 import { currentKey, forgetKey, get, keepKey, keyEvents } from "./rest.js";
 import { schemaPage } from "./schema.js";
 import { sqlPage } from "./sqlpage.js";
+import { statementsPage } from "./statements.js";
+import { transactionsPage } from "./transactions.js";
 
 const PAGES = [
   { name: "overview", title: "Overview", letter: "o", open: overview },
   { name: "schema", title: "Schema", letter: "s", open: schemaPage },
   { name: "sql", title: "SQL", letter: "q", open: sqlPage },
   { name: "plan", title: "Plan", letter: "p", open: planPage },
+  { name: "statements", title: "Statements", letter: "e", open: statementsPage },
+  { name: "transactions", title: "Transactions", letter: "t", open: transactionsPage },
   { name: "jobs", title: "Jobs", letter: "j", open: jobsPage },
   { name: "keys", title: "Keys", letter: "k", open: keysPage },
 ];

@@ -3,10 +3,12 @@
 import { ask, empty, fill, h, problem, table } from "./dom.js";
 import { graph } from "./graph.js";
 import { get, lines, post, send } from "./rest.js";
+import { workloadOf } from "./statements.js";
 import { bytes, count, measure, plural } from "./texts.js";
 
-export function planPage() {
-  const page = new PlanPage();
+/** `?workload=statements` fills the workload with the reads that the node has counted. */
+export function planPage({ parameters }) {
+  const page = new PlanPage(parameters.get("workload") === "statements");
   page.load();
   return { title: "Plan", element: page.element, close: () => { page.stop.abort(); page.planning?.abort(); } };
 }
@@ -15,8 +17,10 @@ class PlanPage {
   stop = new AbortController();
   planning = null;
   #known = { ddl: "", workload: "" };
+  #counted = { workload: "", log: "" };
 
-  constructor() {
+  constructor(counted) {
+    this.takesCounted = counted;
     this.ddl = text("plan-ddl", "CREATE TABLE …");
     this.workload = text("plan-workload", "-- name: orders_of_a_customer\nSELECT … WHERE c_id = ?;");
     this.method = h("select", { id: "plan-method" }, h("option", { value: "optimal" }, "ours"), h("option", { value: "paper" }, "the paper's"));
@@ -41,6 +45,11 @@ class PlanPage {
       const schema = await get("v1/schema", { signal: this.stop.signal });
       const workload = schema.workload.map(({ name, sql }) => `${name ? `-- name: ${name}\n` : ""}${sql.trim()};\n`).join("\n");
       this.#known = { ddl: schema.ddl, workload };
+      if (this.takesCounted) {
+        this.#counted = workloadOf(await get("v1/statements?limit=500", { signal: this.stop.signal }));
+        this.workload.value = this.#counted.workload;
+        if (!this.workload.value) fill(this.said, h("p", {}, "This node has counted no read of a relation or view yet. The workload below is the one in force."));
+      }
       if (!this.ddl.value) this.ddl.value = schema.ddl;
       if (!this.workload.value) this.workload.value = workload;
     } catch (error) {
@@ -48,11 +57,12 @@ class PlanPage {
     }
   }
 
-  /** The request. A workload that is not changed is the one in force, with its weights. */
+  /** The request. A workload that is not changed is the one in force, with its weights, or has those that were counted. */
   #body() {
     const budget = this.budget.value === "" ? null : Number(this.budget.value);
-    const same = this.workload.value === this.#known.workload;
-    return { ddl: this.ddl.value, workload: same ? null : this.workload.value, method: this.method.value, budget, aggregates: this.aggregates.checked };
+    const [same, counted] = [this.#known, this.#counted].map(({ workload }) => this.workload.value === workload);
+    const log = counted ? { query_log: this.#counted.log } : {};
+    return { ddl: this.ddl.value, workload: same ? null : this.workload.value, ...log, method: this.method.value, budget, aggregates: this.aggregates.checked };
   }
 
   async plan() {

@@ -29,6 +29,9 @@ ROUTES = {
     ("POST", "/v1/query"): "reader",
     ("POST", "/v1/explain"): "reader",
     ("POST", "/v1/transactions"): "writer",
+    ("GET", "/v1/transactions"): "admin",
+    ("GET", "/v1/statements"): "admin",
+    ("DELETE", "/v1/statements"): "admin",
     ("GET", "/v1/transactions/{transaction_id}"): "writer",
     ("POST", "/v1/schema/plan"): "admin",
     ("POST", "/v1/schema/apply"): "admin",
@@ -209,6 +212,9 @@ def routes() -> Iterator[Ask]:
     new_key = body(name="another", role="reader")
     yield Ask("new key", "POST", "/v1/keys", new_key, "admin")
     yield Ask("keys", "GET", "/v1/keys", nothing, "admin")
+    yield Ask("statements", "GET", "/v1/statements", nothing, "admin")
+    yield Ask("reset", "DELETE", "/v1/statements", nothing, "admin")
+    yield Ask("transactions", "GET", "/v1/transactions", nothing, "admin")
     yield Ask("revoke", "DELETE", f"/v1/keys/{'0' * 12}", nothing, "admin", done=404)
     yield Ask("verify all", "POST", "/v1/verify", body(), "reader", everything=True)
     yield Ask("repair all", "POST", "/v1/verify", body(repair=True), "admin")

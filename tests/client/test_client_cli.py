@@ -174,6 +174,28 @@ def test_inspection_commands_print_text_and_json(run: Run) -> None:
     assert run("schema", "graph", "--format", "svg")[1].lstrip().startswith("<")
 
 
+def test_statements_and_transactions_are_listed(run: Run, tmp_path: Path) -> None:
+    where = client_world.embedded(tmp_path / "db")
+    with hornbeam.connect(where):  # one node for all commands
+        client_world.apply(where)
+        assert "No statement" in run("statements", on=where)[1]
+        for number in (1, 2):
+            sql = f"SELECT a_name FROM author WHERE a_id = {number}"
+            assert run("sql", sql, on=where)[0] == 0
+        (found,) = json.loads(run("statements", "--json", on=where)[1])["statements"]
+        assert (found["sql"], found["calls"]) == ("SELECT a_name FROM author WHERE a_id = ?", 2)
+        code, out, err = run("statements", "--order", "calls", on=where)
+        assert code == 0
+        assert "a_id = ?" in out
+        assert "1 of 1 texts" in err
+        code, out, err = run("statements", "--reset", on=where)
+        assert (code, out) == (0, "")
+        assert "begin again" in err
+        assert json.loads(run("statements", "--json", on=where)[1])["statements"] == []
+        assert "No transaction is under way." in run("transactions", on=where)[1]
+        assert json.loads(run("transactions", "--json", on=where)[1]) == []
+
+
 def test_statements_of_a_script_take_their_parameters_in_order(run: Run) -> None:
     script = (
         "INSERT INTO author VALUES (?, ?); SELECT a_name FROM author WHERE a_id = ?;"

@@ -65,11 +65,30 @@ def jobs(page: Page) -> None:
     page.wait_for_selector(".panel")
 
 
+def statements(page: Page) -> None:
+    for number in range(1, 41):
+        for statement in (
+            f"SELECT i_title FROM item WHERE i_id = {number}",
+            f"SELECT o_id, o_total FROM orders WHERE o_c_id = {number} ORDER BY o_date DESC",
+            "SELECT i_subject, count(*) FROM item GROUP BY i_subject",
+        ):
+            page.request.post("/v1/query", data={"sql": statement})
+    page.goto("/#/statements")
+    page.wait_for_selector("table")
+
+
+def transactions(page: Page) -> None:
+    page.goto("/#/transactions")
+    page.wait_for_selector(".panel")
+
+
 PAGES = {
     "overview": overview,
     "schema": schema,
     "sql": sql,
     "plan": plan,
+    "statements": statements,
+    "transactions": transactions,
     "jobs": jobs,
     "keys": keys,
 }

@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from hornbeam import __version__
 from hornbeam.cli import (
+    activity,
     cluster,
     importing,
     keys,
@@ -64,6 +65,7 @@ for part in (
     load,
     importing,
     upkeep,
+    activity,
     watch,
     materialize,
     reconcile,
