@@ -30,6 +30,7 @@ from hornbeam_server.node.reads import Reads
 from hornbeam_server.node.running_transactions import (
     RunningTransaction,
     running_transactions,
+    shown_lock,
 )
 from hornbeam_server.node.schema_changes import MadePlan, SchemaChange
 from hornbeam_server.node.schema_plans import PlannedSchema, PlanRequest, plan_schema
@@ -367,7 +368,7 @@ class Database:
     async def status(self) -> Mapping[str, Any]:
         """The state of this node, for operators."""
         segments = await self.log.segments()
-        locks, member = self.locks, self.member
+        locks, codecs, member = self.locks, self.manager.state.codecs, self.member
         return {
             "uptime_s": self.clock.monotonic() - self._opened_at,
             "data": str(self.settings.data),
@@ -384,7 +385,7 @@ class Database:
             "locks": {
                 "held": locks.held_count,
                 "waiting": locks.waiting_count,
-                "hot": [{"lock": str(name), "waiting": n} for name, n in locks.hot(5)],
+                "hot": [{"lock": str(shown_lock(name, codecs)), "waiting": n} for name, n in locks.hot(5)],
             },
             "log": {
                 "segments": len(segments),

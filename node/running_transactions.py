@@ -29,6 +29,10 @@ class ShownLock:
     name: str
     key: tuple[Value, ...] | None
 
+    def __str__(self) -> str:
+        key = "" if self.key is None else f"({', '.join(map(str, self.key))})"
+        return " ".join(filter(None, (self.kind, self.name, key)))
+
 
 @dataclass(frozen=True, slots=True)
 class RunningTransaction:

@@ -150,6 +150,7 @@ def test_a_transaction_that_waits_is_shown_with_its_lock(shop):
     waiting.start()
     try:
         running = until_some(shop)
+        (hot,) = shop.client.get("/v1/status").json()["locks"]["hot"]
     finally:
         shop.run(free())
         waiting.join()
@@ -158,6 +159,7 @@ def test_a_transaction_that_waits_is_shown_with_its_lock(shop):
     assert (found.state, found.attempt, found.statements, found.more) == ("waits", 1, [sql], 0)
     assert found.waits_for == activity.Lock(kind="root", name="customer", key=[1])
     assert (found.at, found.owner) == (None, "")
+    assert hot == {"lock": "root customer (1)", "waiting": 1}
     assert shop.client.get("/v1/transactions").json() == []
 
 

@@ -20,6 +20,16 @@ FROM customer, orders, order_line, item
 WHERE c_id = o_c_id AND ol_o_id = o_id AND ol_i_id = i_id AND c_id < 40
 ORDER BY o_id"""
 READINGS = 12
+WRITERS = """
+() => {
+  const sql = "UPDATE customer SET c_balance = c_balance + ? WHERE c_id = 7";
+  const body = JSON.stringify({ statements: [{ sql, parameters: [1] }] });
+  const headers = { "Content-Type": "application/json" };
+  const write = () => fetch("v1/transactions", { method: "POST", body, headers }).then(write);
+  for (let i = 0; i < 5; i++) write();
+}
+"""
+"""Clients that write one row again and again, so that some of them wait."""
 
 
 def overview(page: Page) -> None:
@@ -79,7 +89,8 @@ def statements(page: Page) -> None:
 
 def transactions(page: Page) -> None:
     page.goto("/#/transactions")
-    page.wait_for_selector(".panel")
+    page.evaluate(WRITERS)
+    page.wait_for_selector("[aria-label='Transactions under way'] .unwell")
 
 
 PAGES = {
