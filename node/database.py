@@ -385,7 +385,10 @@ class Database:
             "locks": {
                 "held": locks.held_count,
                 "waiting": locks.waiting_count,
-                "hot": [{"lock": str(shown_lock(name, codecs)), "waiting": n} for name, n in locks.hot(5)],
+                "hot": [
+                    {"lock": str(shown_lock(name, codecs)), "waiting": n}
+                    for name, n in locks.hot(5)
+                ],
             },
             "log": {
                 "segments": len(segments),
