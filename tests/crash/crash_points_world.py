@@ -34,10 +34,12 @@ from hornbeam_server.storage.simulated.files import (
     Operation,
     SimulatedDisk,
     SimulatedFiles,
+    SimulatedLogs,
     Unsynced,
 )
 from hornbeam_server.storage.simulated.loop import InlineExecutor, Process, run_simulated
 from hornbeam_server.storage.simulated.store import SimulatedStore, SimulatedTables
+from hornbeam_server.storage.source import LocalLogSource
 
 SLAVE = "a"
 POLL_S = 1.0
@@ -46,6 +48,15 @@ WRITES = {"put", "check_and_put", "flush", "create_table", "drop_table", "purge"
 """Calls of store and coordination that have an effect."""
 FILE_WRITES = {Kind.CREATE, Kind.APPEND, Kind.FINISH}
 NOBODY_READS = {Kind.NAMES, Kind.READ, Kind.TAIL}
+
+
+SETTINGS = Settings(
+    data=Path("simulated"),
+    slave=SLAVE,
+    housekeeping_interval_s=3_600,
+    snapshot_retention_s=0.5,
+    log_retention_s=0,
+)
 
 
 def _now() -> float:
@@ -158,20 +169,27 @@ def _require_alive(process: Process) -> None:
 
 
 def live(
-    world: World, work: Work, *, crash_at: int | None = None, callbacks: int | None = None
+    world: World,
+    work: Work,
+    *,
+    crash_at: int | None = None,
+    callbacks: int | None = None,
+    settings: Settings = SETTINGS,
 ) -> Life:
     """Run one process on `world`: `Database.start`, then `work`. The process dies at the point with
     the number `crash_at`, after so many `callbacks` of the event loop, or when its work is done.
 
     Points are counted from the start of the process. Raises what the work raises.
     """
-    return run_simulated(_live(world, work, crash_at, callbacks))
+    return run_simulated(_live(world, work, crash_at, callbacks, settings))
 
 
-async def _live(world: World, work: Work, crash_at: int | None, callbacks: int | None) -> Life:
+async def _live(
+    world: World, work: Work, crash_at: int | None, callbacks: int | None, settings: Settings
+) -> Life:
     loop = asyncio.get_running_loop()
     process, clock = loop.process("process"), SimulatedClock(start_ms=world.wall_ms)
-    mortal = _Mortal(world, process, crash_at)
+    mortal = _Mortal(world, process, crash_at, settings)
     world.lives += 1
     ids = SimulatedIds(random.Random(world.lives))
     process.crash_after(callbacks)
@@ -193,12 +211,15 @@ async def _live(world: World, work: Work, crash_at: int | None, callbacks: int |
 class _Mortal:
     """A process on a world, which records its life and dies at the point `crash_at`."""
 
-    def __init__(self, world: World, process: Process, crash_at: int | None) -> None:
+    def __init__(
+        self, world: World, process: Process, crash_at: int | None, settings: Settings
+    ) -> None:
         self.life = Life()
         self.database: Database | None = None
         self._world = world
         self._process = process
         self._crash_at = crash_at
+        self._settings = settings
 
     async def run(self, work: Work, clock: SimulatedClock, ids: SimulatedIds) -> None:
         calls = _Calls(self._process, self._reach)
@@ -211,8 +232,10 @@ class _Mortal:
             InlineExecutor,
             inline_worker,
             self._reach,
+            log_source=LocalLogSource("simulated"),
+            log_reader=SimulatedLogs(self._world.disk, carry=self._carry),
         )
-        self.database = await Database.start(_SETTINGS, ports)
+        self.database = await Database.start(self._settings, ports)
         self.life.started = len(self.life.points)
         await work(self.database, self.life)
 
@@ -250,12 +273,3 @@ class _Mortal:
         self._reach(f"after {operation.kind}")
         await asyncio.sleep(0)
         return found
-
-
-_SETTINGS = Settings(
-    data=Path("simulated"),
-    slave=SLAVE,
-    housekeeping_interval_s=3_600,
-    snapshot_retention_s=0.5,
-    log_retention_s=0,
-)

@@ -22,13 +22,13 @@ from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.rows import Codecs
-from hornbeam_server.storage.simulated.store import SimulatedStore
+from hornbeam_server.storage.simulated.store import SimulatedStore, SimulatedTables
 from hornbeam_server.txlayer.views.refresh_groups import GroupState, path_of
 from tests.sim.simulated_cluster import Cluster
 
 GROUP = "default"
-Expected = Callable[[Mapping[str, list[Row]]], Mapping[str, list[Row]]]
-"""From the rows of all base relations to those of all views."""
+Expected = Callable[[int, Mapping[str, list[Row]]], Mapping[str, list[Row]]]
+"""From a snapshot and the rows of all base relations there to those of all views."""
 Keys = set[tuple[str, bytes]]
 """Tables and keys."""
 
@@ -98,7 +98,7 @@ class BatchOracle:
             return
         codecs = Codecs(catalog)
         base = {name: self._rows(codecs, name, at) for name in catalog.schema.names}
-        for name, rows in self._expected(base).items():
+        for name, rows in self._expected(at, base).items():
             if name in self.state.views and self.state.holds(catalog, name):
                 width = len(catalog.deferred_view[name].columns)
                 found = [row[:width] for row in self._rows(codecs, name, at)]
@@ -106,11 +106,10 @@ class BatchOracle:
 
     def _rows(self, codecs: Codecs, name: str, at: int) -> list[Row]:
         codec = codecs(name)
-        return [codec.decode(value) for value in self._stored(codec.layout.table, at).values()]
-
-    def _stored(self, table: str, at: int) -> dict[bytes, bytes]:
-        cells = self._cluster.tables.chunk(table, b"", None, at, False, 1 << 30)
-        return {cell.key: cell.value for cell in cells}
+        return [
+            codec.decode(value)
+            for value in stored(self._cluster.tables, codec.layout.table, at).values()
+        ]
 
     def _catalog(self) -> Catalog | None:
         """The newest catalog that a node has; None while its tables are created or dropped."""
@@ -122,19 +121,30 @@ class BatchOracle:
         return newest
 
     async def check_stored(self, catalog: Catalog) -> None:
-        """Check that all stored rows of all views, and of the states of their groups, are those of
-        a build."""
-        at, names = self.state.as_of, tuple(catalog.deferred_view)
-        assert all(self.state.holds(catalog, name) for name in names)
-        batch = SmallBatch(programs(catalog), at, at, (), names)
-        built: Writes = {}
-        async for _, writes in batch.writes({}, SimulatedStore(self._cluster.tables)):
-            built |= writes
-        for view in catalog.deferred:
-            for name in view.stored:
-                table = catalog.layout(name).table
-                expected = {put.key: put.value for put in built.get(table, ())}
-                assert self._stored(table, at) == expected, f"{name} at {at}"
+        """`check_built` at the group's snapshot."""
+        assert all(self.state.holds(catalog, view.name) for view in catalog.deferred)
+        await check_built(self._cluster.tables, catalog, self.state.as_of)
+
+
+async def check_built(tables: SimulatedTables, catalog: Catalog, at: int) -> None:
+    """Check that all stored rows of all deferred views at snapshot `at`, and of the states of their
+    groups, are those of a build."""
+    names = tuple(view.name for view in catalog.deferred)
+    batch = SmallBatch(programs(catalog), at, at, (), names)
+    built: Writes = {}
+    async for _, writes in batch.writes({}, SimulatedStore(tables)):
+        built |= writes
+    for view in catalog.deferred:
+        for name in view.stored:
+            table = catalog.layout(name).table
+            expected = {put.key: put.value for put in built.get(table, ())}
+            assert stored(tables, table, at) == expected, f"{name} at {at}"
+
+
+def stored(tables: SimulatedTables, table: str, at: int) -> dict[bytes, bytes]:
+    """The rows of a table in the store itself, at snapshot `at`, by key."""
+    cells = tables.chunk(table, b"", None, at, False, 1 << 30)
+    return {cell.key: cell.value for cell in cells}
 
 
 def _decoded(state: bytes) -> GroupState:

@@ -13,10 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from unittest.mock import patch
 
 from sqlglot import exp
 
+from hornbeam_server.maintain.deltas import catalog_programs
+from hornbeam_server.maintain.deltas.catalog_programs import program_of
+from hornbeam_server.maintain.deltas.program import DeltaProgram
 from hornbeam_server.maintain.programs import Programs, compile_programs
 from hornbeam_server.query.binding import binder
 from hornbeam_server.query.parsing.parse import parse
@@ -25,6 +29,7 @@ from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.statements import Statements
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.codec import encode_catalog
+from hornbeam_server.schema.views import DeferredView
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.txlayer.statements import write_compiler
 from hornbeam_server.txlayer.transactions import compiled_catalog
@@ -40,6 +45,7 @@ def shared_work() -> Iterator[None]:
         ended.enter_context(patch.object(binder, "parse", shared_parse))
         ended.enter_context(patch.object(write_compiler, "parse", shared_parse))
         ended.enter_context(patch.object(compiled_catalog, "compile_programs", _shared_programs()))
+        ended.enter_context(patch.object(catalog_programs, "program_of", _shared_deltas()))
         ended.enter_context(patch.object(statements, "Statements", databases.take))
         yield
 
@@ -69,6 +75,21 @@ def _shared_programs() -> Callable[[Catalog, Codecs], Programs]:
         key = encode_catalog(catalog)
         if key not in compiled:
             compiled[key] = compile_programs(catalog, codecs)
+        return compiled[key]
+
+    return shared
+
+
+def _shared_deltas() -> Callable[[Catalog, DeferredView], DeltaProgram]:
+    """`program_of` that compiles a view once for all catalogs that differ in what no program
+    reads."""
+    compiled: dict[tuple[bytes, str], DeltaProgram] = {}
+
+    def shared(catalog: Catalog, view: DeferredView) -> DeltaProgram:
+        alike = replace(catalog, version=1, row_counts=(), since=0)
+        key = encode_catalog(alike), view.name
+        if key not in compiled:
+            compiled[key] = program_of(catalog, view)
         return compiled[key]
 
     return shared

@@ -17,18 +17,19 @@ from tests.sim.scenarios import WORKLOADS, scenario
 from tests.sim.shared_work import shared_work
 
 
-def test_a_run_takes_the_same_course_without_shared_work(monkeypatch):
-    """Views come and go in it, so many catalogs are compiled, and nodes crash."""
-    shared = run()
+@pytest.mark.parametrize(("workload", "transactions"), [("totals", 80), ("live", 20)])
+def test_a_run_takes_the_same_course_without_shared_work(monkeypatch, workload, transactions):
+    """Views come and go, or are rebuilt, so many catalogs are compiled, and nodes crash."""
+    shared = run(workload, transactions)
     monkeypatch.setattr(simulation, "shared_work", contextlib.nullcontext)
-    alone = run()
+    alone = run(workload, transactions)
     assert (shared.trace_hash, shared.counts) == (alone.trace_hash, alone.counts)
     assert shared.processes > 3
 
 
-def run():
-    drawn = scenario(2, ("totals",), ("everything",), (3,))
-    return simulation.simulate(2, WORKLOADS["totals"], drawn.mix.profile, 80, nodes=3)
+def run(workload, transactions):
+    drawn = scenario(2, (workload,), ("everything",), (3,))
+    return simulation.simulate(2, WORKLOADS[workload], drawn.mix.profile, transactions, nodes=3)
 
 
 def test_each_caller_owns_the_tree_of_a_text():

@@ -27,6 +27,7 @@ from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.simulated.chaos import Fault
 from tests.sim.simulation import Client, Journal
 from tests.sim.workload_deferred import SELECTS as LIVE
+from tests.sim.workload_deferred import TIMED
 from tests.sim.workload_live import Live
 from tests.sim.workload_totals import SELECTS, Totals
 
@@ -135,7 +136,7 @@ class _Following:
             if found is not None:
                 assert rows is not None, f"{name} cannot be read at {found.moment}"
                 require_equal(name, found, rows)
-                assert found.moment >= journal.newest or name in LIVE, name
+                assert found.moment >= journal.newest or name in LIVE or name in TIMED, name
 
     async def _followed_on(self, database: Database, name: str, before: Followed):
         """The result of `_or_lost`. A log may be cut while it is read, also without faults."""
@@ -165,7 +166,9 @@ class FollowedTotals(_Following, Totals):
 
 
 class FollowedLive(_Following, Live):
-    names = ("sale", *LIVE)
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__(rng)
+        self.names = ("sale", *self.selects)
 
 
 def require_equal(name: str, found: Followed, rows: list[Row] | None) -> None:

@@ -16,17 +16,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.live.ahead import Tentative
-from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.model import Refresh
 from hornbeam_server.schema.types import Row
 from tests.sim.simulation import Client, Journal
-from tests.sim.workload_deferred import RETENTION_S, SELECTS, Deferred
-from tests.sim.workload_totals import BASE, Totals
+from tests.sim.workload_deferred import BASE, RETENTION_S, Deferred
+from tests.sim.workload_totals import Totals
 
 PATIENCE_S, LOOK_S = 300.0, 0.5
 """After the last fault, the nodes have applied everything within this simulated time."""
@@ -39,21 +37,14 @@ class Live(Deferred):
         super().__init__(rng)
         self.change_rate = 0.0  # that of immediate views
         self.outside_rate = rng.choice([0.0, 0.0, 0.02])
-        self.interval_s = rng.choice([0.05, 0.25])
-
-    def catalog(self) -> Catalog:
-        catalog = super().catalog()
-        live = [
-            replace(view.declared, refresh=Refresh.LIVE, interval_s=self.interval_s)
-            for view in catalog.deferred
-        ]
-        views = zip(catalog.deferred, live, strict=True)
-        return replace(catalog, deferred=tuple(replace(v, declared=d) for v, d in views))
+        timed = "recent" in self.selects  # then each interval has a batch
+        interval_s = rng.choice([0.25, 1.0] if timed else [0.05, 0.25])
+        self.options = {"refresh": Refresh.LIVE, "interval_s": interval_s}
 
     async def step(self, client: Client) -> None:
         refresher, draw = self._refresher(client), client.random
         if client.name == "c0" and draw.random() < self.rebuild_rate / 5:
-            await client.change(refresher.rebuild(draw.choice(list(SELECTS))))
+            await client.change(refresher.rebuild(draw.choice(list(self.selects))))
         elif client.name == "c1" and draw.random() < self.outside_rate:
             await refresher.refresh(draw)
         else:
@@ -67,7 +58,7 @@ class Live(Deferred):
 
     async def _read_tentatively(self, client: Client) -> None:
         refresher, bookmark = self._refresher(client), client.bookmark
-        names = client.random.sample(list(SELECTS), 2)
+        names = client.random.sample(list(self.selects), 2)
         reading = _Tentatively(names, bookmark)
         answer = await client.ask_persistently("tentative", reading)
         if answer is None:
@@ -84,7 +75,7 @@ class Live(Deferred):
             client.journal.counts["tentative reads"] += 1
             client.journal.counts["reads ahead of batches"] += at > label.as_of
         views, base = found[: len(names)], found[len(names) :]
-        self._verify(*base, dict(zip(names, views, strict=True)))
+        self._verify(at, *base, dict(zip(names, views, strict=True)))
 
     async def check(self, database: Database, journal: Journal) -> None:
         refresher = self.refresher
@@ -102,7 +93,7 @@ class Live(Deferred):
     async def _is_done(self, database: Database, journal: Journal) -> bool:
         assert self.refresher is not None
         state, catalog = self.refresher.oracle.state, database.catalog
-        whole = all(catalog.readable(n) and state.holds(catalog, n) for n in SELECTS)
+        whole = all(catalog.readable(n) and state.holds(catalog, n) for n in self.selects)
         return whole and state.batch is None and state.as_of >= journal.newest
 
 
