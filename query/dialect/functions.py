@@ -45,6 +45,7 @@ from hornbeam_server.query.dialect.patterns import (
 from hornbeam_server.query.dialect.session import session_value
 from hornbeam_server.query.dialect.settings import current_setting
 from hornbeam_server.query.dialect.templates import (
+    arguments_by_name,
     filled,
     from_template,
     has_template,
@@ -432,6 +433,17 @@ def _object_of_texts(call: exp.Anonymous) -> exp.Expr:
     return exp.cast(text, exp.DType.JSON)
 
 
+def _parts_of_name(call: exp.Anonymous) -> exp.Expr:
+    """Translate parse_ident, whose arguments may have names. Raises SqlError."""
+    given = arguments_by_name(call, _OF_NAME)
+    if "str" not in given:
+        raise SqlError("parse_ident takes a name.", cure="Write parse_ident('shop.item').")
+    return value_call("parse_ident", *(given[name].copy() for name in _OF_NAME if name in given))
+
+
+_OF_NAME = ("str", "strict")
+
+
 def _added_up(template: str) -> Callable[[exp.Anonymous], exp.Expr]:
     """Translate a call to a sum, in which the template stands for each argument."""
 
@@ -465,6 +477,7 @@ _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "format": formatted,
     "make_interval": interval_of_parts,
     "normalize": normalized,
+    "parse_ident": _parts_of_name,
     "num_nonnulls": _added_up("CASE WHEN a IS NULL THEN 0 ELSE 1 END"),
     "num_nulls": _added_up("CASE WHEN a IS NULL THEN 1 ELSE 0 END"),
     "regexp_replace": replaced,

@@ -41,6 +41,8 @@ IS_NOT = "is_not"
 """Key in the meta of NOT that is written IS NOT."""
 START = "start"
 """Key in the meta of a node: the place in the text where its first word begins."""
+NEGATED = "negated"
+"""Key in the meta of a NOT that belongs to the operator below it, such as `!~`."""
 IS_UNKNOWN = "is_unknown"
 """Key in the meta of IS NULL that is written IS UNKNOWN."""
 _DUCKDB: Any = DuckDB.Parser
@@ -253,6 +255,12 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
         if second is None or second.token_type is not TokenType.STRING:
             return True
         return third is not None and third.text.upper() in DuckDB.VALID_INTERVAL_UNITS
+
+    def _negate_range(self, this: exp.Expr | None = None) -> exp.Expr | None:
+        found: exp.Expr | None = super()._negate_range(this)
+        if isinstance(found, exp.Not):
+            found.meta[NEGATED] = True
+        return found
 
     def _parse_is(self, this: exp.Expr | None) -> exp.Expr | None:
         found: exp.Expr | None = super()._parse_is(this)

@@ -7,7 +7,12 @@ from sqlglot import exp
 
 from hornbeam_server.query.dialect.interval_fields import fields_of_cast
 from hornbeam_server.query.dialect.macros import call as macro_call
-from hornbeam_server.query.dialect.templates import from_template, has_template, value_call
+from hornbeam_server.query.dialect.templates import (
+    arguments_by_name,
+    from_template,
+    has_template,
+    value_call,
+)
 from hornbeam_server.query.values.times import INTERVAL_PARTS
 from hornbeam_server.query.values.zones import zone_of
 from hornbeam_server.schema.errors import SqlError
@@ -72,15 +77,6 @@ def overlapping(node: exp.Expr) -> exp.Expr:
 
 def interval_of_parts(call: exp.Anonymous) -> exp.Expr:
     """make_interval, whose arguments have names; a part that is left out is 0. Raises SqlError."""
-    parts: dict[str, exp.Expr] = {}
-    for place, given in enumerate(call.expressions):
-        named = isinstance(given, exp.Kwarg | exp.PropertyEQ)
-        name = given.this.name.lower() if named else INTERVAL_PARTS[min(place, 6)]
-        if name not in INTERVAL_PARTS or name in parts:
-            raise SqlError(
-                f"make_interval does not take {name} here.",
-                cure=f"Its arguments are {', '.join(INTERVAL_PARTS)}, each at most once.",
-            )
-        parts[name] = given.expression if named else given
+    parts = arguments_by_name(call, INTERVAL_PARTS)
     zero = exp.Literal.number(0)
     return value_call("make_interval", *(parts.get(name, zero).copy() for name in INTERVAL_PARTS))

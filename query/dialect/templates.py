@@ -6,7 +6,7 @@ A template is an expression for DuckDB over the arguments `a`, `b`, … of a cal
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 
@@ -17,6 +17,7 @@ from hornbeam_server.query.dialect.grammar import NAME, expression
 from hornbeam_server.query.dialect.macros import call as macro_call
 from hornbeam_server.query.dialect.macros import macro
 from hornbeam_server.query.dialect.value_functions import CALLED, FUNCTIONS
+from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.trees import nodes_of
 from hornbeam_server.schema.types import ColumnType, Kind
 
@@ -176,6 +177,22 @@ def from_template(call: exp.Anonymous) -> exp.Expr:
         return value_call(name, *call.expressions)
     template = TEMPLATES[name, len(call.expressions)]
     return filled(template, dict(zip("abcdef", call.expressions, strict=False)))
+
+
+def arguments_by_name(call: exp.Anonymous, names: Sequence[str]) -> dict[str, exp.Expr]:
+    """The arguments of a call that may be written with their names. Raises SqlError for another
+    name, and for one that is there twice."""
+    found: dict[str, exp.Expr] = {}
+    for place, given in enumerate(call.expressions):
+        named = isinstance(given, exp.Kwarg | exp.PropertyEQ)
+        name = given.this.name.lower() if named else "".join(names[place : place + 1])
+        if name not in names or name in found:
+            raise SqlError(
+                f"{call.name.lower()} does not take {name or 'so many arguments'} here.",
+                cure=f"Its arguments are {', '.join(names)}, each at most once.",
+            )
+        found[name] = given.expression if named else given
+    return found
 
 
 def value_call(name: str, *given: exp.Expr) -> exp.Expr:

@@ -54,7 +54,7 @@ from hornbeam_server.query.parsing.nesting import (
 )
 from hornbeam_server.query.parsing.other_forms import refuse_forms, with_known_forms
 from hornbeam_server.query.parsing.output_names import name_outputs
-from hornbeam_server.query.parsing.patterns import SEVERAL, spell_patterns
+from hornbeam_server.query.parsing.patterns import has_several_patterns, spell_patterns
 from hornbeam_server.query.parsing.placeholders import Parameter
 from hornbeam_server.query.parsing.row_functions import check_row_functions
 from hornbeam_server.query.parsing.row_subqueries import write_out_rows
@@ -173,7 +173,7 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> list[exp.Expr
         read_distances(tree)
     write_out_rows(tree)
     _compare_values(tree)
-    if any(isinstance(node, SEVERAL) for node in nodes):
+    if any(has_several_patterns(node) for node in nodes):
         spell_patterns(tree)
     left = shallow(tree)
     unlink_gone([*before, *nodes] if before is not nodes else nodes, left)
@@ -252,7 +252,7 @@ def _require_values(tokens: Sequence[Token]) -> None:
             continue
         following = i + 1
         if text_at(tokens, following) == "(":
-            following = _behind_parenthesis(tokens, following)
+            following = behind_parenthesis(tokens, following)
         if text_at(tokens, following).upper() not in {"VALUES", "DEFAULT", "OVERRIDING"}:
             raise SqlError(
                 "An INSERT of a MERGE has no values.",
@@ -260,7 +260,7 @@ def _require_values(tokens: Sequence[Token]) -> None:
             )
 
 
-def _behind_parenthesis(tokens: Sequence[Token], start: int) -> int:
+def behind_parenthesis(tokens: Sequence[Token], start: int) -> int:
     """The place behind the parenthesis that opens at `start`."""
     depth = 0
     for i in range(start, len(tokens)):

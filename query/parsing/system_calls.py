@@ -20,16 +20,15 @@ from hornbeam_server.query.dialect.duckdb_sql import names_relation
 from hornbeam_server.query.dialect.grammar import expression
 from hornbeam_server.query.parsing.patterns import SEVERAL
 from hornbeam_server.query.system.postgresql import VECTORS, Described, relations
-from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import DATABASE, PUBLIC
 from hornbeam_server.schema.namespaces import SYSTEM_CATALOG
 from hornbeam_server.schema.trees import nodes_of, supersede
 
 MENTIONS = re.compile(
-    r"\b(?:pg_|getdatabaseencoding\b|parse_ident\b|reg[a-z]+\b|has_\w+_privilege\b|format_type\b"
+    r"\b(?:pg_|getdatabaseencoding\b|reg[a-z]+\b|has_\w+_privilege\b|format_type\b"
     r"|(?:col|obj|shobj)_description\b|to_reg"
-    r"|oid\b|oidvector\b|int2vector\b|xid\b|name\b|char\"|inet_)",
+    r"|(?:table)?oid\b|oidvector\b|int2vector\b|xid\b|name\b|char\"|inet_)",
     re.IGNORECASE,
 )
 """What a text mentions that has functions, types or columns of the system catalog."""
@@ -173,16 +172,6 @@ def _serial_sequence(given: _Arguments) -> exp.Expr:
     return _filled(template, {"about": about})
 
 
-def _parsed(given: _Arguments) -> exp.Expr:
-    """The parts of a written name. Raises Unsupported for a computed one."""
-    inner = given[0].unnest()
-    if not isinstance(inner, exp.Literal):
-        raise Unsupported(
-            "parse_ident takes a written name alone.", cure="Write parse_ident('schema.name')."
-        )
-    return exp.Array(expressions=[exp.Literal.string(part) for part in _parts(inner.this)])
-
-
 _SIZES = ("pg_relation_size", "pg_total_relation_size", "pg_table_size", "pg_indexes_size")
 _NO_TEXT = (
     *("pg_get_ruledef", "pg_get_triggerdef", "pg_get_statisticsobjdef", "pg_get_functiondef"),
@@ -221,7 +210,6 @@ _CALLS: dict[str, _Build] = {
     ),
     **dict.fromkeys(_NO_TEXT, _constant("CAST(NULL AS TEXT)")),
     "pg_partition_ancestors": _constant("unnest(CAST(ARRAY[] AS BIGINT[]))"),
-    "parse_ident": _parsed,
     "pg_backend_pid": _constant("0"),
     "pg_encoding_to_char": lambda given: _written(
         "CASE WHEN a = 6 THEN 'UTF8' ELSE '' END", given[0]

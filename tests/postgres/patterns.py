@@ -162,6 +162,43 @@ similar_to_escape(NULL)
 'aF' ~ '^a[^[:xdigit:]]$'
 '٣' ~ '^\\d$'
 'a.b' ~ 'a\\.b'::text
+'a' ~ ANY (ARRAY['b', 'a'])
+'a' ~ ANY (ARRAY[NULL, 'b'])
+'a' ~ ALL (ARRAY['a', NULL, 'b'])
+'a' !~ ALL ('{b,c}')
+'a' !~ ANY (ARRAY['a', 'b'])
+NOT 'a' ~ ANY (ARRAY['a', 'b'])
+'A' ~* SOME ('{b,a}'::TEXT[])
+'ab' !~* ANY (ARRAY['A'])
+'a' ~ ANY ('{}')
+'a' !~* ALL (ARRAY[]::TEXT[])
+'a' LIKE ALL ('{}')
+SELECT id FROM t WHERE x ~ ANY (ARRAY['^a', left(x, 1) || '$']) ORDER BY id
+parse_ident('Foo."Bo""o" . x_$1')
+parse_ident('foo.boo[]')
+parse_ident('foo.boo[]', FALSE)
+parse_ident('foo.boo[', strict => FALSE)
+parse_ident(strict => TRUE, str => ' a ')
+parse_ident('Äb.Éc')
+parse_ident(NULL)
+parse_ident('a', NULL)
+parse_ident('')
+parse_ident('a.""')
+parse_ident('"a')
+parse_ident('"a"b')
+parse_ident('"a"b', FALSE)
+parse_ident('.a')
+parse_ident('a..b', FALSE)
+parse_ident('a.', FALSE)
+parse_ident('1020')
+parse_ident('a%b')
+parse_ident(E'X\rXX')
+parse_ident()
+parse_ident('a', TRUE, 1)
+parse_ident('a', nosuch => TRUE)
+(parse_ident('a.' || '"B c"'))[2]
+SELECT p[2] FROM parse_ident('x.y') AS p
+SELECT id, parse_ident(x, FALSE) FROM t WHERE x ~ '^[a-z]' ORDER BY id
 """.strip().splitlines()
 
 
