@@ -38,7 +38,7 @@ def qualifications(tree: exp.Expr, qualify: Qualify) -> Iterator[Edit]:
         is_column_of_alias = isinstance(node, exp.Column) and len(named) < 2
         if is_column_of_alias or not named or any("start" not in p.meta for p in named):
             continue
-        if isinstance(node, exp.Table) and (not node.name or _is_of_cte(node)):
+        if isinstance(node, exp.Table) and (not node.name or is_of_cte(node)):
             continue
         text = qualify([folded(part) for part in named])
         if text is not None:
@@ -81,7 +81,7 @@ def folded(part: exp.Identifier) -> str:
     return str(part.name) if part.args.get("quoted") else part.name.lower()
 
 
-def _is_of_cte(table: exp.Table) -> bool:
+def is_of_cte(table: exp.Table) -> bool:
     """Whether the name, without a schema, is that of a CTE which the table sees."""
     node: exp.Expr = table
     if table.args.get("db") or (table.arg_key == "this" and isinstance(table.parent, _WRITES)):

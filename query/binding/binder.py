@@ -71,6 +71,7 @@ from hornbeam_server.query.binding.names import (
     unknown,
 )
 from hornbeam_server.query.binding.plain_views import STORED, stand_in
+from hornbeam_server.query.binding.row_oids import system_column
 from hornbeam_server.query.binding.stars import with_written_stars
 from hornbeam_server.query.binding.system_names import put_oids
 from hornbeam_server.query.binding.system_tables import is_of_catalog
@@ -1772,8 +1773,10 @@ class _Binder:
         if item.relation is not None and column is not None:
             gathered.used.setdefault(item.alias, set()).add(column.name)
 
-    def _unknown_column(self, node: exp.Expr, name: str, known: Iterable[str]) -> UnknownName:
-        qualifier, _, _ = name.rpartition(".")
+    def _unknown_column(self, node: exp.Expr, name: str, known: Iterable[str]) -> SqlError:
+        qualifier, _, last = name.rpartition(".")
+        if (refused := system_column(last, at(node, self.sql))) is not None:
+            return refused
         names = [f"{qualifier}.{other}" if qualifier else other for other in known]
         return unknown("column", name, at(node, self.sql), names)
 

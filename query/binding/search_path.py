@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from hornbeam_server.query.binding.texts_with_names import named_in_texts
 from hornbeam_server.query.dialect.settings import is_show, show_as_query
-from hornbeam_server.query.parsing.parse import read_statement
+from hornbeam_server.query.parsing.parse import behind_parenthesis, read_statement
 from hornbeam_server.query.parsing.sequence_calls import OF_COLUMN
 from hornbeam_server.query.system.relations import in_catalog, in_information_schema
 from hornbeam_server.schema.catalog import Catalog
@@ -33,6 +34,7 @@ from hornbeam_server.schema.trees import unlink
 _ASKING = {"current_schema", "current_schemas"}
 _NAMING = {"nextval", "currval", "setval", OF_COLUMN}
 """Functions whose first argument is the name of a sequence or of a relation."""
+_VISIBLE = {"pg_table_is_visible", "pg_type_is_visible"}
 _QUOTED = {TokenType.IDENTIFIER, TokenType.STRING}
 
 
@@ -48,7 +50,11 @@ def in_search_path(sql: str, catalog: Catalog, path: Sequence[str]) -> str:
         finder = _Finder(catalog, known)
         edits = [*qualifications(tree, finder.qualified), *_answers(tokens, known)]
         edits += _settings(tokens, path)
-        edits += [*finder.sequences(tokens), *type_qualifications(tokens, finder.qualified)]
+        edits += [*_visibilities(tokens, known), *type_qualifications(tokens, finder.qualified)]
+        sequences = [*finder.sequences(tokens)]
+        others = {each.start for each in sequences}
+        texts = named_in_texts(tree, catalog, known)
+        edits += [*sequences, *(each for each in texts if each.start not in others)]
         return edited(sql, edits)
     finally:
         unlink(tree)
@@ -138,3 +144,15 @@ def _answers(tokens: Sequence[Token], path: Sequence[str]) -> Iterator[Edit]:
         elif behind[:1] == ["("] and behind[2:] == [")"]:
             listed = "".join(f", {literal_sql(space)}" for space in path)
             yield Edit(tokens[i + 3].start, tokens[i + 3].start, listed or ", NULL")
+
+
+def _visibilities(tokens: Sequence[Token], path: Sequence[str]) -> Iterator[Edit]:
+    """The edits that give pg_table_is_visible and pg_type_is_visible the path as further
+    arguments."""
+    listed = "".join(f", {literal_sql(space)}" for space in path or ("",))
+    for i, token in enumerate(tokens):
+        if token.text.lower() not in _VISIBLE or token.token_type in _QUOTED:
+            continue
+        if "".join(each.text for each in tokens[i + 1 : i + 2]) == "(":
+            end = tokens[behind_parenthesis(tokens, i + 1) - 1]
+            yield Edit(end.start, end.start, listed)

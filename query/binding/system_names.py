@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from hornbeam_server.query.binding.row_oids import put_oids_of_rows
 from hornbeam_server.query.binding.system_tables import SYSTEM
 from hornbeam_server.query.parsing.system_calls import named_calls
 from hornbeam_server.query.system.definitions import oid_of_name
@@ -15,8 +16,9 @@ from hornbeam_server.schema.trees import nodes_of, supersede
 
 
 def put_oids(tree: exp.Expr, catalog: Catalog) -> None:
-    """Put the OID in the place of each written name of an object of `catalog`. Raises
-    UnknownName."""
+    """Put the OID in the place of each written name of an object of `catalog`, and of each
+    `tableoid`. Raises UnknownName."""
+    put_oids_of_rows(tree, catalog)
     for call in list(named_calls(nodes_of(tree))):
         about, name = (each.name for each in call.expressions)
         oid = oid_of_name(about, name, objects_of(catalog))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from sqlglot import exp
 
@@ -237,7 +238,8 @@ def oid_of_name(about: str, name: str, objects: Objects) -> int | None:
     """The OID of the relation, type, schema or role of a name; None if there is none."""
     found = objects.catalog.derived.get("oids of names")
     if not isinstance(found, dict):
-        named = (each for each in texts(objects) if each[0].startswith("name of "))
+        of_names = chain(_texts_of_classes(objects), _texts_of_types(objects))
+        named = (each for each in of_names if each[0].startswith("name of "))
         found = {(kind.removeprefix("name of "), text): oid for kind, oid, _, text in named}
         objects.catalog.derived["oids of names"] = found
     return found.get((about, name))

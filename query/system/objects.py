@@ -17,6 +17,7 @@ from hornbeam_server.schema.model import (
     PUBLIC,
     Check,
     Column,
+    DeclaredIndex,
     DefaultKind,
     ForeignKey,
     Identity,
@@ -34,6 +35,7 @@ from hornbeam_server.schema.types import (
     Kind,
 )
 
+_UNKNOWN = ColumnType(Kind.TEXT)
 BUILT_IN_SPACES = {
     SYSTEM_CATALOG: PG_CATALOG,
     PUBLIC: PUBLIC_SPACE,
@@ -184,10 +186,9 @@ class Objects:
                 yield Indexed(oid, full, relation.name, parts, unique=True, primary=True)
         for index in self.catalog.schema.indexes:
             relation = self.catalog.schema.relation(index.relation)
-            computed = self.catalog.index[index.name].expressions
-            expressions = {each.column: each for each in computed}
+            expressions = self._expressions_of(index)
             parts = tuple(
-                Part(part.column, found.type, part.descending, found.sql)
+                Part(part.column, found[0], part.descending, found[1])
                 if (found := expressions.get(part.column)) is not None
                 else Part(part.column, relation.column(part.column).type, part.descending)
                 for part in index.columns
@@ -196,6 +197,14 @@ class Objects:
                 self._oids[self._key_of(index.name)], index.name, relation.name, parts,
                 index.include, index.unique, False, index.where, index.nulls_distinct,
             )  # fmt: skip
+
+    def _expressions_of(self, index: DeclaredIndex) -> dict[str, tuple[ColumnType, str]]:
+        """The types and texts of the expressions of an index. Their types are known when the index
+        is in the catalog: not yet while views of a new schema are bound, which need its name."""
+        known = self.catalog.index.get(index.name)
+        if known is None:
+            return {each.column: (_UNKNOWN, each.sql) for each in index.expressions}
+        return {each.column: (each.type, each.sql) for each in known.expressions}
 
     def _full_key(self, relation: Relation) -> str:
         space = self.space_and_name(relation.name)[0]

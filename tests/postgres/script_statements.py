@@ -50,6 +50,49 @@ END
 SELECT nosuch
 SELECT 1
 """,
+        "names of the catalog": """
+CREATE SCHEMA s
+CREATE SCHEMA other
+SET search_path TO s, public
+CREATE TABLE t (a INT PRIMARY KEY, b INT)
+CREATE TABLE other.t (a INT PRIMARY KEY)
+CREATE TABLE public.u (a INT PRIMARY KEY)
+CREATE TYPE mood AS ENUM ('ok', 'sad')
+CREATE VIEW v AS SELECT a FROM t
+CREATE INDEX ti ON t (b)
+CREATE SEQUENCE q
+INSERT INTO t VALUES (1, 2)
+INSERT INTO public.u VALUES (1)
+SELECT 'ok'::mood, CAST('sad' AS mood), '{ok}'::mood[]
+SELECT 't'::regclass = 's.t'::regclass, 't'::regclass::oid = 's.t'::regclass::oid, to_regclass('t') IS NULL, to_regclass('nosuch')
+SELECT 'mood'::regtype = 's.mood'::regtype, 'mood[]'::regtype = 's.mood[]'::regtype, 'int[]'::regtype, to_regtype('nosuch')
+SELECT pg_get_viewdef('v') = pg_get_viewdef('s.v'), pg_get_viewdef('v'::regclass) = pg_get_viewdef('s.v')
+SELECT relname FROM pg_class WHERE oid IN ('t'::regclass, 'ti'::regclass, 'q'::regclass, 'u'::regclass) ORDER BY relname
+SELECT nextval('q'), nextval('q'::regclass)
+SELECT pg_table_is_visible('s.t'::regclass), pg_table_is_visible('public.u'::regclass), pg_table_is_visible('other.t'::regclass), pg_type_is_visible('mood'::regtype)
+SELECT 'nosuch'::regclass
+SELECT 'nosuch'::regtype
+SET search_path TO other
+SELECT 'u'::regclass
+SELECT to_regclass('u'), to_regtype('mood')
+SELECT 't'::regclass = 'other.t'::regclass, pg_table_is_visible('s.t'::regclass), pg_table_is_visible('public.u'::regclass)
+SELECT 'ok'::mood
+RESET search_path
+SELECT tableoid::regclass, * FROM s.t
+SELECT tableoid = 's.t'::regclass, tableoid = 'u'::regclass FROM s.t
+SELECT x.tableoid::regclass, u.tableoid::regclass::text FROM s.t x JOIN u USING (a) WHERE x.tableoid <> u.tableoid
+SELECT tableoid::regclass, count(*) FROM u GROUP BY tableoid
+SELECT (SELECT tableoid::regclass) FROM u
+SELECT r.tableoid::regclass FROM (SELECT tableoid FROM u) r
+UPDATE u SET a = 2 WHERE tableoid = 'u'::regclass RETURNING tableoid::regclass, a
+INSERT INTO u VALUES (7) RETURNING u.tableoid::regclass
+SELECT tableoid FROM u, s.t
+SELECT tableoid FROM s.v
+WITH u AS (SELECT 1 AS a) SELECT tableoid FROM u
+CREATE VIEW w AS SELECT tableoid::regclass AS r, a FROM u
+SELECT * FROM w ORDER BY a
+DELETE FROM u WHERE tableoid <> 'u'::regclass
+""",
         "settings": """
 SELECT set_config('search_path', 'public', false)
 SELECT current_setting('search_path'), current_setting('TIMEZONE'), current_setting('nosuch', true)
