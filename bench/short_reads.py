@@ -44,6 +44,7 @@ CONNECTIONS = 16
 FETCH, SQLITE, DUCKDB = "in a process", "sqlite3", "DuckDB"
 SERVER, BARE, CLIENT = "REST server", "bare ASGI server", "Python client"
 PSYCOPG, BACKEND = "psycopg", "PostgreSQL server"
+WIRE = "psycopg to Hornbeam"
 INDEX = "CREATE INDEX orders_by_customer ON orders (o_c_id)"
 """The index that `PREFIX` needs. A view-index serves it in Hornbeam."""
 READ_RELATIONS = ("customer", "orders")
@@ -186,15 +187,16 @@ async def served(
     """
     figures: list[Figure] = []
     with ExitStack() as stack:
-        ways, port = _served_ways(stack, folder, customers, scratch)
+        ways, port, wire_port = _served_ways(stack, folder, customers, scratch)
         try:
+            ways[WIRE] = _wire_way(stack, wire_port, ways[SERVER].clocks[SERVER])
             postgres = stack.enter_context(Server(scratch / "postgresql"))
             ways[PSYCOPG] = _postgres_way(stack, postgres, customers)
         except (ImportError, Unavailable) as error:
             on_missing(f"PostgreSQL is not measured: {error}")
         for read in the_reads(customers):
             await _require_equal(
-                {name: ways[name] for name in (CLIENT, PSYCOPG) if name in ways}, read
+                {name: ways[name] for name in (CLIENT, WIRE, PSYCOPG) if name in ways}, read
             )
             figures += _of_read(read, await _in_turns(ways, read, requests, rounds))
             rates = tuple(_rate(port, read.request, requests * 4) for _ in range(rounds))
@@ -206,9 +208,11 @@ async def served(
 
 def _served_ways(
     stack: ExitStack, folder: Path, customers: int, scratch: Path
-) -> tuple[dict[str, Way], int]:
-    """The ways over HTTP, and the server's port."""
-    port, server = stack.enter_context(serving.server(folder))
+) -> tuple[dict[str, Way], int, int]:
+    """The ways over HTTP, the server's port, and that for clients of PostgreSQL's protocol."""
+    (wire_port,) = free_ports(1)
+    settings = {"postgresql_port": str(wire_port)}
+    port, server = stack.enter_context(serving.server(folder, **settings))
     with serving.Client(port) as raw:
         stored = {read.path: raw.answer(read.request) for read in the_reads(customers)}
     bare_port, bare = stack.enter_context(_bare_server(scratch / "answers", stored))
@@ -233,7 +237,20 @@ def _served_ways(
         BARE: Way(asked_bare, {BARE: lambda: processor_ns(bare)}),
         CLIENT: Way(_repeated(through_client), {CLIENT: time.process_time_ns, SERVER: of_server}),
     }
-    return ways, port
+    return ways, port, wire_port
+
+
+def _wire_way(stack: ExitStack, port: int, of_server: Callable[[], int]) -> Way:
+    """Reads through psycopg, from Hornbeam's server. Raises ImportError."""
+    import psycopg
+
+    where = f"host=127.0.0.1 port={port} user=bench dbname=hornbeam"
+    db = stack.enter_context(closing(psycopg.connect(where, autocommit=True)))
+
+    def ask(read: Read) -> list[Row]:
+        return db.execute(read.sql.replace("?", "%s"), read.parameters).fetchall()
+
+    return Way(_repeated(ask), {WIRE: time.process_time_ns, SERVER: of_server})
 
 
 def _asked(port: int, request: bytes, count: int) -> list[Row]:
@@ -284,6 +301,11 @@ def _of_read(read: Read, taken: Taken) -> Iterator[Figure]:
     yield _figure(read, BARE, bare)
     yield _ratio(read, f"{SERVER} / {BARE}", own, bare, 2.5 if is_point else None)
     yield _figure(read, CLIENT, taken[CLIENT][CLIENT], read.client_us)
+    if WIRE in taken:
+        wire, lean = taken[WIRE][SERVER], taken[CLIENT][SERVER]
+        yield _figure(read, f"{SERVER}, {WIRE}", wire)
+        name = f"{SERVER}, {WIRE} / {CLIENT}"
+        yield _ratio(read, name, wire, lean, 1.5 if is_point else None)
     if PSYCOPG in taken:
         peer = taken[PSYCOPG]
         yield _figure(read, PSYCOPG, peer[PSYCOPG])
