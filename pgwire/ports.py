@@ -35,6 +35,19 @@ class Handed:
     close: Callable[[], Awaitable[None]]
 
 
+class WholeRows(NamedTuple):
+    """All rows of a query, and the members of the answer that follow them."""
+
+    columns: tuple[NamedType, ...]
+    rows: Rows
+    tail: Mapping[str, Any]
+
+
+RowsAtOnce = Callable[[Any, bytes], WholeRows | None]
+"""Gives the rows of `POST /v1/query` of a principal with a body, without waiting. None if the
+application has to answer."""
+
+
 class RowTaker(Protocol):
     """Takes the rows of a query in the same process."""
 
@@ -46,9 +59,6 @@ class RowTaker(Protocol):
 
     def end(self, problem: Mapping[str, Any] | None = None) -> None:
         """There are no more rows, or the query has failed: `problem` is the problem document."""
-
-    def take_whole(self, columns: Sequence[NamedType], rows: Rows, tail: Mapping[str, Any]) -> None:
-        """Take all rows at once. Does not wait."""
 
 
 class Unknown(Exception):

@@ -106,8 +106,9 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
         app.add_middleware(Forwarding, serving=app.state.serving, settings=settings)
     known = {route.path: route for route in routes}
     given = app.state.serving, settings, app.state.metrics
+    short_queries = ShortQueries(*given, known[QUERY])
     at_once: dict[str, RouteAtOnce] = {
-        QUERY: ShortQueries(*given, known[QUERY]),
+        QUERY: short_queries,
         LIVEZ: ShortLivez(known[LIVEZ]),
         READYZ: ShortReadyz(app.state.serving, known[READYZ]),
     }
@@ -128,6 +129,7 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
     )
     app.state.at_once = AtOnce(
         at_once,
+        short_queries,
         settings,
         app.state.metrics,
         inside=inside,

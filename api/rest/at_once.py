@@ -28,9 +28,11 @@ from hornbeam_server.api.rest.metrics import Metrics, Observed, now_s
 from hornbeam_server.api.rest.middleware import ALWAYS
 from hornbeam_server.api.rest.occupancy import Occupancy
 from hornbeam_server.api.rest.same_origin import OriginRules
-from hornbeam_server.api.rest.short_requests import RouteAtOnce, permits
-from hornbeam_server.api.security.roles import ANONYMOUS, Role, needed_role
+from hornbeam_server.api.rest.short_queries import ShortQueries
+from hornbeam_server.api.rest.short_requests import RouteAtOnce, ShortRoute, permits
+from hornbeam_server.api.security.roles import ANONYMOUS, Principal, Role, needed_role
 from hornbeam_server.node.settings import Settings
+from hornbeam_server.pgwire.ports import WholeRows
 from hornbeam_server.schema.errors import HornbeamError
 
 HEADS = 1_024
@@ -70,6 +72,7 @@ class AtOnce:
     def __init__(
         self,
         routes: Mapping[str, RouteAtOnce],
+        queries: ShortQueries,
         settings: Settings,
         metrics: Metrics,
         *,
@@ -78,11 +81,13 @@ class AtOnce:
         ring: KeyRing | None,
         origins: OriginRules | None,
     ) -> None:
-        """`routes` by path; `ring` is None without authentication, `origins` without checks of
-        origins."""
+        """`routes` by path, `queries` among them; `ring` is None without authentication, `origins`
+        without checks of origins."""
         for route in routes.values():
             assert needed_role(route.route.openapi_extra) in {None, Role.READER}, "audited"
         self._routes = routes
+        self._queries = queries
+        self._observed = metrics.requests(queries.route, queries.method, 200)
         self._max_length = min(SHORT_BYTES, settings.max_body_bytes)
         self._metrics = metrics
         self._inside = inside
@@ -115,11 +120,28 @@ class AtOnce:
             principal = self._ring.principal_at_once(head.key)
         except HornbeamError:
             return False
-        return (
-            principal is not None
-            and not self._inside_by_key.is_full(principal.key)
-            and permits(head.route, principal)
-        )
+        return principal is not None and self._may_run(principal, head.route)
+
+    def rows(self, sender: Principal, body: bytes) -> WholeRows | None:
+        """The rows of a short query of a session, whose client has authenticated itself as
+        `sender`. None if the application has to answer."""
+        if len(body) > self._max_length or self._inside.is_full():
+            return None
+        began = now_s()
+        try:
+            principal = ANONYMOUS if self._ring is None else self._ring.renewed_at_once(sender)
+            if principal is None or not self._may_run(principal, self._queries):
+                return None
+            found = self._queries.rows_now(body, began)
+        except Exception:
+            return None  # the application meets the error again, and reports it
+        if found is not None:
+            self._observed(now_s() - began)
+        return found
+
+    def _may_run(self, principal: Principal, route: ShortRoute) -> bool:
+        """Does the limit for a key allow another request, and has it all rights?"""
+        return not self._inside_by_key.is_full(principal.key) and permits(route, principal)
 
     def learn(self, text: bytes, scope: Scope, length: int) -> None:
         """Remember the head `text` if requests with it can be answered here. `scope` is what the

@@ -106,6 +106,13 @@ class KeyRing:
             raise Unauthenticated("This API key is not known any more.", cure=_ASK_FOR_KEY)
         return self.active(key)
 
+    def renewed_at_once(self, principal: Principal) -> Principal | None:
+        """As `renewed`, but None if the keys have to be read again, or do not have this one."""
+        key = self._keys.get(principal.key)
+        if key is None or self._age_s() > self._refresh_s / 2:
+            return None
+        return self.active(key)
+
     def principal_at_once(self, text: str) -> Principal | None:
         """As `principal`, but None if the keys have to be read again. Raises Unauthenticated."""
         return self._checked(text) if self._age_s() <= self._refresh_s / 2 else None

@@ -3,8 +3,8 @@ written as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
+from functools import lru_cache
 
 from fastapi import Response
 from starlette.types import Receive, Scope, Send
@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from hornbeam_server.api.rest import problems
 from hornbeam_server.api.rest.serializers import tail_document
 from hornbeam_server.node.reads import DirectResult, QueryResult
-from hornbeam_server.pgwire.ports import NamedType, RowTaker
+from hornbeam_server.pgwire.ports import NamedType, RowTaker, WholeRows
 from hornbeam_server.query.binding.binder import OutputColumn
 from hornbeam_server.schema.errors import HornbeamError
 
@@ -45,15 +45,13 @@ class HandedRows(Response):
         await send({"type": "http.response.body", "body": b""})
 
 
-class HandedAtOnce(Response):
-    """The answer to a short query: its rows are handed over before it is sent."""
-
-    def __init__(self, result: DirectResult, taker: RowTaker, began: float) -> None:
-        super().__init__(None)
-        taker.take_whole(types_of(result.columns), result.rows, tail_document(result, began))
+def whole_rows(result: DirectResult, began: float) -> WholeRows:
+    """The rows of a short query. `began` is a time of `metrics.now_s`."""
+    return WholeRows(types_of(result.columns), result.rows, tail_document(result, began))
 
 
-def types_of(columns: Sequence[OutputColumn]) -> tuple[NamedType, ...]:
+@lru_cache(maxsize=1_024)
+def types_of(columns: tuple[OutputColumn, ...]) -> tuple[NamedType, ...]:
     """The columns with the names of their types as they were declared; a NULL without a type is
     text."""
     return tuple([NamedType(column.name, column.type_name or "TEXT") for column in columns])

@@ -12,7 +12,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Scope
 
-from hornbeam_server.api.rest.handed_rows import HandedAtOnce
+from hornbeam_server.api.rest.handed_rows import whole_rows
 from hornbeam_server.api.rest.json_parameters import values_of
 from hornbeam_server.api.rest.metrics import Metrics, now_s
 from hornbeam_server.api.rest.request_models import MAX_SQL
@@ -23,7 +23,7 @@ from hornbeam_server.node.live.ahead import Tentative
 from hornbeam_server.node.node import Serving
 from hornbeam_server.node.reads import DirectResult
 from hornbeam_server.node.settings import Settings
-from hornbeam_server.pgwire.ports import ROWS
+from hornbeam_server.pgwire.ports import ROWS, WholeRows
 from hornbeam_server.schema.errors import HornbeamError
 
 PATH = "/v1/query"
@@ -62,13 +62,16 @@ class ShortQueries:
         return is_usual(headers)
 
     async def respond(self, scope: Scope, body: bytes, began: float) -> bytes | Response | None:
-        if ROWS not in scope:
-            return self.answer_now(body, began)
+        """None also for a query whose rows are handed over: `rows_now` has left it."""
+        return None if ROWS in scope else self.answer_now(body, began)
+
+    def rows_now(self, body: bytes, began: float) -> WholeRows | None:
+        """The rows of the query in a body; None if the application has to answer."""
         found = self._asked(body)
         if found is None:
             return None
         self._metrics.query(now_s() - began)
-        return HandedAtOnce(found, scope[ROWS], began)
+        return whole_rows(found, began)
 
     def answer_now(self, body: bytes, began: float) -> bytes | None:
         answer = self._answer(body, began)

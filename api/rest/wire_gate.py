@@ -26,7 +26,8 @@ def listener_of(app: FastAPI, settings: Settings, tls: ssl.SSLContext | None) ->
     secret = bytes.fromhex(ids.new() + ids.new())
     ring = app.state.keys if settings.authentication == "keys" else None
     limits = Limits(settings.max_connections, settings.max_body_bytes, settings.statement_timeout_s)
-    return Listener(app, WireGate(ring, app.state.audit, secret), limits, tls, ids)
+    gate = WireGate(ring, app.state.audit, secret)
+    return Listener(app, app.state.at_once.rows, gate, limits, tls, ids)
 
 
 class WireGate:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from hornbeam.errors import InterfaceError
 from hornbeam.statements import Token, cached_for_statements, separated, tokens
@@ -133,6 +134,7 @@ def _flag(name: str, text: str) -> str:
     return found
 
 
+@lru_cache(maxsize=256)
 def _milliseconds(name: str, text: str) -> int:
     found = _TIME.fullmatch(text)
     if found is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 _HEAD = struct.Struct("!ci")
@@ -78,7 +79,8 @@ def ready(status: bytes) -> bytes:
     return message(b"Z", status)
 
 
-def row_description(fields: Sequence[Field], formats: Sequence[int]) -> bytes:
+@lru_cache(maxsize=1_024)
+def row_description(fields: tuple[Field, ...], formats: tuple[int, ...]) -> bytes:
     """RowDescription. `formats`: one for each field."""
     body = _USHORT.pack(len(fields)) + b"".join(
         text(each.name) + _FIELD.pack(0, 0, each.oid, each.size, each.modifier, format_)

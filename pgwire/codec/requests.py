@@ -145,6 +145,11 @@ class Reader:
         found: int = _SHORT.unpack(self.take(2))[0]
         return found
 
+    def uint16s(self) -> tuple[int, ...]:
+        """Numbers behind their number."""
+        count = self.uint16()
+        return struct.unpack(f"!{count}H", self.take(2 * count)) if count else ()
+
     def take(self, count: int) -> bytes:
         end = self._at + count
         if count < 0 or end > len(self._body):
@@ -219,8 +224,8 @@ def _bind(reader: Reader) -> Bind:
 
 
 def _formats(reader: Reader) -> tuple[int, ...]:
-    found = tuple([reader.uint16() for _ in range(reader.uint16())])
-    if any(each > 1 for each in found):
+    found = reader.uint16s()
+    if found and max(found) > 1:
         raise ProtocolViolation("A format is 0 or 1.")
     return found
 

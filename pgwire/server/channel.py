@@ -28,11 +28,6 @@ class Channel:
         if not self.head.done():
             self.head.set_result((columns, tail))
 
-    def take_whole(self, columns: Sequence[NamedType], rows: Rows, tail: Mapping[str, Any]) -> None:
-        self._batch = rows
-        self.end()
-        self.begin(columns, lambda: tail)
-
     async def put(self, rows: Rows) -> None:
         self._batch = rows
         self._changed.set()

@@ -21,7 +21,7 @@ from hornbeam.settings import quoted_text
 from hornbeam_server.pgwire.codec import answers
 from hornbeam_server.pgwire.codec import requests as asked
 from hornbeam_server.pgwire.codec.frames import ProtocolViolation
-from hornbeam_server.pgwire.ports import Gate
+from hornbeam_server.pgwire.ports import Gate, RowsAtOnce
 from hornbeam_server.pgwire.server.inside import Inside
 from hornbeam_server.pgwire.server.start_up import START_S, Started, StartUp, fatal
 from hornbeam_server.pgwire.server.wire import Gone, Wire
@@ -60,10 +60,17 @@ class Listener:
     """All connections of a node."""
 
     def __init__(
-        self, app: ASGIApp, gate: Gate, limits: Limits, tls: ssl.SSLContext | None, ids: Ids
+        self,
+        app: ASGIApp,
+        at_once: RowsAtOnce,
+        gate: Gate,
+        limits: Limits,
+        tls: ssl.SSLContext | None,
+        ids: Ids,
     ) -> None:
         """`tls`: clients have to encrypt; None: they cannot."""
         self._app = app
+        self._at_once = at_once
         self._gate = gate
         self._limits = limits
         self._tls = tls
@@ -128,7 +135,7 @@ class Listener:
         if isinstance(started, asked.Cancel):
             self._cancel(started)
             return
-        inside = Inside(self._app, started.principal, wire.peer)
+        inside = Inside(self._app, self._at_once, started.principal, wire.peer)
         session = Session(inside, Options(autocommit=True, timeout_s=self._limits.statement_s))
         reported = partial(_reported, started, session)
         execution = Execution(session, inside)

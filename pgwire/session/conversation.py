@@ -346,7 +346,9 @@ class Conversation:
             self._put(answers.data_row(values))
             await self._flush_if_many()
 
-    def _put_fields(self, fields: Sequence[answers.Field] | None, formats: Sequence[int]) -> None:
+    def _put_fields(
+        self, fields: tuple[answers.Field, ...] | None, formats: tuple[int, ...]
+    ) -> None:
         self._put(answers.NO_DATA if fields is None else answers.row_description(fields, formats))
 
     def _put(self, answer: bytes) -> None:
@@ -404,7 +406,7 @@ class Conversation:
         self._put(answers.error(failure_of(error, statement, before).fields()))
 
 
-def _row_writers(portal: Portal, outcome: Outcome) -> list[Writer]:
+def _row_writers(portal: Portal, outcome: Outcome) -> Sequence[Writer]:
     """The writers of the columns, in the types that the client knows. Raises Failure if
     the result has got other columns since."""
     fields = outcome.fields or ()
@@ -415,4 +417,5 @@ def _row_writers(portal: Portal, outcome: Outcome) -> list[Writer]:
             "The result has other columns than when the statement was described.",
             "Prepare it again.",
         )
-    return writers([each.oid for each in described], portal.formats(len(described)))
+    types = tuple([each.oid for each in described])
+    return writers(types, portal.formats(len(described)))

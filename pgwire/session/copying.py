@@ -104,7 +104,8 @@ class Copying:
         if copy.query != (0, 0):
             _require_known(copy.options.force_quote or (), names, names, "FORCE_QUOTE")
         binary = copy.options.format == BINARY
-        write = writers([each.oid for each in fields], [int(binary)] * len(fields))
+        types = tuple([each.oid for each in fields])
+        write = writers(types, (int(binary),) * len(fields))
         data = Written(copy.options, names)
         self._sink.put(answers.copy_out(len(fields), binary=binary))
         self._put(data.header())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from hornbeam.results import Results
@@ -11,7 +12,7 @@ from hornbeam.session import Session
 from hornbeam.statements import Kind, may_show, split
 from hornbeam.transport import Requests, encode, repeated
 from hornbeam_server.pgwire.codec.answers import Field
-from hornbeam_server.pgwire.ports import Handed
+from hornbeam_server.pgwire.ports import Handed, NamedType, WholeRows
 from hornbeam_server.pgwire.session.failures import Failure
 from hornbeam_server.pgwire.session.placeholders import Statement, statement_of
 from hornbeam_server.pgwire.session.rows import Listed, Row, RowSource
@@ -26,6 +27,9 @@ _EXPLANATION = (field_of("explanation", "TEXT"),)
 
 class Queries(Requests, Protocol):
     """Requests, and queries whose rows are handed over."""
+
+    async def whole(self, body: bytes) -> WholeRows | None:
+        """The rows of `POST /v1/query` with this body; None: `rows` gives them, or the error."""
 
     async def rows(self, body: bytes) -> Handed:
         """The rows of `POST /v1/query` with this body. Raises DatabaseError."""
@@ -136,9 +140,12 @@ class Execution:
         session, queries = self.session, self._queries
         with session.statement():
             body = await session.query_body(*statement.asked(values), trace=True)
+            whole = await queries.whole(body)
+            if whole is not None:
+                session.note_answer(whole.tail)
+                return Outcome(_fields(whole.columns), Listed(whole.rows), "")
             handed = await repeated(lambda: queries.rows(body), queries.pause)
-        fields = tuple([field_of(each.name, each.type) for each in handed.columns])
-        return Outcome(fields, _Query(session, handed), "")
+        return Outcome(_fields(handed.columns), _Query(session, handed), "")
 
 
 class _Query:
@@ -174,6 +181,11 @@ class _Query:
         if handed is not None:
             self._session.note_answer(handed.tail())
             await handed.close()
+
+
+@lru_cache(maxsize=1_024)
+def _fields(columns: tuple[NamedType, ...]) -> tuple[Field, ...]:
+    return tuple([field_of(each.name, each.type) for each in columns])
 
 
 def _outcome(results: Results) -> Outcome:

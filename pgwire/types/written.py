@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import struct
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from hornbeam import intervals as clients
@@ -25,12 +26,15 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 JSONB_VERSION = b"\x01"
 
 
-def writers(types: Sequence[int], formats: Sequence[int]) -> list[Writer]:
+@lru_cache(maxsize=1_024)
+def writers(types: tuple[int, ...], formats: tuple[int, ...]) -> tuple[Writer, ...]:
     """The writers of the columns with these types. `formats`: one for each, 1 is binary."""
-    return [
-        (_binary_writer if format_ else _text_writer)(oid)
-        for oid, format_ in zip(types, formats, strict=True)
-    ]
+    return tuple(
+        [
+            (_binary_writer if format_ else _text_writer)(oid)
+            for oid, format_ in zip(types, formats, strict=True)
+        ]
+    )
 
 
 def _text_writer(oid: int) -> Writer:

@@ -124,5 +124,5 @@ def test_answers_have_the_bytes_of_the_protocol():
     )
     field = answers.Field("n", 23, 4, -1)
     described = struct.pack("!h", 1) + b"n\0" + struct.pack("!ihihih", 0, 0, 23, 4, -1, 1)
-    assert answers.row_description([field], [1]) == answers.message(b"T", described)
+    assert answers.row_description((field,), (1,)) == answers.message(b"T", described)
     assert answers.error({"S": "ERROR", "H": ""}) == answers.message(b"E", b"SERROR\0\0")

@@ -45,7 +45,7 @@ VALUES = {
 @pytest.mark.parametrize("oid", VALUES)
 @pytest.mark.parametrize("format_", [0, 1])
 def test_a_written_value_reads_as_itself(oid, format_):
-    (write,) = writers([oid], [format_])
+    (write,) = writers((oid,), (format_,))
 
     @given(VALUES[oid])
     def check(value):
@@ -58,7 +58,7 @@ def test_a_written_value_reads_as_itself(oid, format_):
 @pytest.mark.parametrize("format_", [0, 1])
 def test_arrays_of_it_do_too(oid, format_):
     array = oids.OF_OID[oid].array
-    (write,) = writers([array], [format_])
+    (write,) = writers((array,), (format_,))
 
     @given(st.lists(st.none() | VALUES[oid], max_size=4))
     def check(values):
@@ -95,7 +95,7 @@ def test_numerics_have_postgresqls_bytes(value, binary):
 
 def test_text_is_postgresqls():
     def text(oid, value):
-        return writers([oid], [0])[0](value)
+        return writers((oid,), (0,))[0](value)
 
     assert text(oids.BOOL, True) == b"t"
     assert text(oids.FLOAT8, 1e15) == b"1e+15"
