@@ -199,7 +199,7 @@ class DeferredViews:
         stale_s = self._lag_s(catalog, names, at)
         if fresh.max_staleness_s is not None and stale_s > fresh.max_staleness_s:
             return f"are {stale_s:.1f} s old, older than {fresh.max_staleness_s:g} s"
-        if at < fresh.bookmark and not self.is_current(at):
+        if at < fresh.bookmark and not self.stay(catalog, names, at):
             return f"show the snapshot {at}, and not yet the bookmark {fresh.bookmark}"
         return ""
 
@@ -251,12 +251,16 @@ class DeferredViews:
         return "" if self._is_held(as_of) else "what it needs is not kept any more"
 
     def _lag_s(self, catalog: Catalog, names: Iterable[str], as_of: int) -> float:
-        """The age of a snapshot of views. One after which nothing was committed is not old, unless
-        rows of a view enter and leave by time."""
-        timed = any(catalog.deferred_view[name].timed for name in names)
-        if not timed and self.is_current(as_of):
+        """The age of a snapshot of views. One after which they have stayed the same is not old."""
+        if self.stay(catalog, names, as_of):
             return 0.0
         return max(self._clock.wall_ms() - as_of, 0) / 1000
+
+    def stay(self, catalog: Catalog, names: Iterable[str], at: int) -> bool:
+        """Is it certain that views have the same rows at the newest snapshot as at snapshot `at`?
+        Nothing was committed since, and rows of none of them enter and leave by time."""
+        timed = any(catalog.deferred_view[name].timed for name in names)
+        return not timed and self.is_current(at)
 
     async def as_of(self, catalog: Catalog, names: Sequence[str] | None) -> dict[int, list[str]]:
         """The readable deferred views among `names` (None: all of them), by the snapshot that they

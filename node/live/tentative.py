@@ -145,7 +145,7 @@ class TentativeViews:
         views = ((catalog.version, names), 0)
         group, state = await self._shown(catalog, names)
         known = self._known.get(views)
-        if known is not None and self._serves(known, state.as_of, least, newest):
+        if known is not None and self._serves(known, catalog, names, state.as_of, least, newest):
             self._known.move_to_end(views)
             return known.ahead
         if known is not None and known.read_logs and self._young_s(known) > 0:
@@ -166,12 +166,22 @@ class TentativeViews:
         """The seconds for which a computation from logs is still shared."""
         return known.began + SEALING_S - self._clock.monotonic()
 
-    def _serves(self, known: _Computed, as_of: int, least: int, newest: int) -> bool:
-        """May a reader get an earlier computation? `as_of`: the snapshot of the group."""
+    def _serves(
+        self,
+        known: _Computed,
+        catalog: Catalog,
+        names: tuple[str, ...],
+        as_of: int,
+        least: int,
+        newest: int,
+    ) -> bool:
+        """May a reader get an earlier computation of the views? `as_of`: the snapshot of their
+        group."""
         at, young = known.ahead.at, self._young_s(known) > 0
         if at < max(least, as_of) or (known.ahead.as_of != as_of and not young):
             return False
-        return (young and known.read_logs) or at >= newest or self._deferred.is_current(at)
+        recent = (young and known.read_logs) or at >= newest
+        return recent or self._deferred.stay(catalog, names, at)
 
     async def _compute(
         self, catalog: Catalog, group: str, names: tuple[str, ...], as_of: int, at: int

@@ -64,6 +64,38 @@ async def test_a_view_over_the_current_time_grows_old_without_commits(tmp_path):
         assert status.lag_s > 0
 
 
+async def test_a_view_over_the_current_time_does_not_stay_for_a_later_bookmark(tmp_path):
+    async with opened(tmp_path, **LIVE) as db:
+        kinds = view("kinds", "SELECT kind, count(*) AS n FROM event GROUP BY kind", interval="1 h")
+        await keep(db, view("recent", RECENT, interval="1 h"), kinds)
+        await insert(db, 1, "a", "-30 minutes")
+        as_of = (await db.live.refresh("live")).as_of
+        await asyncio.sleep(0.02)
+        bookmark = db.watermark()
+        assert bookmark > as_of
+        assert await db.fetch("SELECT * FROM kinds", view_bookmark=bookmark) == [("a", 1)]
+        with pytest.raises(Unavailable, match=f"not yet the bookmark {bookmark}"):
+            await db.fetch("SELECT * FROM recent", view_bookmark=bookmark)
+
+
+async def test_tentative_reads_follow_the_time_without_commits(tmp_path):
+    async with opened(tmp_path, **LIVE) as db:
+        await keep(db, view("begun", SOON, interval="1 h"))
+        await insert(db, 1, "a", "-1 hour")
+        await insert(db, 2, "a", "400 milliseconds")
+        await db.live.refresh("live")
+
+        async def rows():
+            async with db.query("SELECT * FROM begun", tentative=True) as result:
+                return sorted(await result.stream.all())
+
+        async def entered():
+            return await rows() == [(1,), (2,)]
+
+        assert await rows() == [(1,)]
+        await until(entered, seconds=5.0)
+
+
 async def test_a_database_that_is_opened_again_goes_on_from_the_time_of_its_last_batch(tmp_path):
     async with opened(tmp_path, **LIVE) as db:
         await keep(db, view("begun", SOON))
