@@ -115,6 +115,8 @@ def test_a_malformed_file_is_refused(text):
 
 DAY = datetime(2020, 1, 2)
 AGREEING = [
+    ([(["a", " b ", "c"],)], "T", "nosort", ['{a," b ",c}'], "psql", True),
+    ([(["a", "b ", "c"],)], "T", "nosort", ['{a," b ",c}'], "psql", False),
     ([(1, None)], "IT", "nosort", ["1\tNULL"], "duckdb", True),
     ([(1, "")], "IT", "nosort", ["1", "(empty)"], "duckdb", True),
     ([(1, 2)], "II", "nosort", ["2\t1"], "duckdb", False),

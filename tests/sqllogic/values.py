@@ -192,8 +192,8 @@ def _shown(value: Any) -> str:
     return "" if value in (None, "") else canonical(_of_a_day(value)).strip()
 
 
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
-"""An element of an array in quotes."""
+_QUOTED = re.compile(r'(,?)"((?:[^"\\]|\\.)*)"')
+"""An element of an array in quotes, with the comma before it."""
 
 
 def _of_psql(text: str, kind: str) -> str:
@@ -205,8 +205,14 @@ def _of_psql(text: str, kind: str) -> str:
         day = dt.datetime.strptime(f"{found[1]} {found[3]}", "%b %d %H:%M:%S %Y")
         return _moment(canonical(_of_a_day(day)) + (found[2] or ""))
     if kind == "list":
-        text = _QUOTED.sub(lambda found: re.sub(r"\\(.)", r"\1", found[1]) or EMPTY, text)
+        text = _QUOTED.sub(_element, text)
     return read(text.removeprefix("@ "), kind) if text else ""
+
+
+def _element(found: re.Match[str]) -> str:
+    """An element without its quotes. A blank behind the comma is not one of the element."""
+    plain = re.sub(r"\\(.)", r"\1", found[2]) or EMPTY
+    return f"{found[1]} {plain}" if found[1] else plain
 
 
 def _of_cockroach(line: str) -> str:
