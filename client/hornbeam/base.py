@@ -169,6 +169,10 @@ class BaseCursor:
         """Index of the next row to fetch; None without a result."""
         return self.results().rownumber
 
+    def _repr_html_(self) -> str | None:
+        """The last result in a notebook: its first rows, or the plan of EXPLAIN."""
+        return self._results.html()
+
     def setinputsizes(self, sizes: Sequence[Any]) -> None:
         """Do nothing (PEP 249 allows that)."""
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from hornbeam.errors import InterfaceError, NotSupportedError
 from hornbeam.explaining import explained_of
 from hornbeam.namespaces import setting_of_path
+from hornbeam.notebooks import table_html, text_html
 from hornbeam.prepared import execute_of
 from hornbeam.session import Session
 from hornbeam.settings import WITHOUT_EFFECT, resets_all, set_by_function, sets_constraints
@@ -119,6 +120,20 @@ class Results:
         taken = rows[self._next :]
         self._next = len(rows)
         return taken
+
+    def html(self) -> str | None:
+        """The last result for a notebook; nothing is fetched by it. None without one, and for
+        writes that have not run yet."""
+        if self._closed or self.must_wait:
+            return None
+        self.collect()
+        if self._rows is None or self._description is None:
+            return None if self.tag is None else text_html(self.tag)
+        columns = [(each[0], each[1]) for each in self._description]
+        if columns == [("explanation", "TEXT")]:
+            return text_html("\n".join(str(line) for (line,) in self._rows))
+        note = f"from {', '.join(self.served_by)}" if self.served_by else ""
+        return table_html(columns, self._rows, note)
 
     def close(self) -> None:
         """Close the cursor. Idempotent. The cursor's writes stay part of the transaction, and
