@@ -4,7 +4,7 @@ import { confirmed, empty, fill, h, problem, table } from "./dom.js";
 import { graph } from "./graph.js";
 import { progress, state } from "./overview.js";
 import { Problem, get, lines, post, send } from "./rest.js";
-import { bytes, count, duration, moment, plural } from "./texts.js";
+import { bytes, count, duration, measure, moment, plural } from "./texts.js";
 
 const BUILDING_MS = 1_000;
 const MOST_EXPLAINED = 200;
@@ -69,7 +69,7 @@ class SchemaPage {
     fill(this.details, viewPanels(view, verified, [
       h("button", { type: "button", onclick: () => this.verify([view.name, ...view.indexes.map(({ name }) => name)]) }, "Verify"),
       h("button", { type: "button", class: "danger", onclick: () => this.rebuild(view) }, view.deferred ? "Rebuild with the next batch" : "Rebuild"),
-    ]), this.#served(view));
+    ]), this.#served(view), this.#worth(view));
     if (view.state === "building" || view.state === "catching up") {
       setTimeout(() => { if (!signal.aborted) this.#view().catch(() => {}); }, BUILDING_MS);
     }
@@ -89,6 +89,22 @@ class SchemaPage {
       },
     }, `Explain the ${plural(all.length, "statement")} of the workload`) : empty("There is no workload that this key may read."));
     return panel("What it serves", shown);
+  }
+
+  /** What the view costs writers and saves readers, by the planner's estimate for the workload in force. */
+  #worth(view) {
+    const shown = h("div", {}, h("button", {
+      type: "button", onclick: async (event) => {
+        event.target.disabled = true;
+        try {
+          const { plan } = await post("v1/schema/plan", { ddl: this.schema.ddl, workload: null }, { signal: this.stop.signal });
+          fill(shown, worth(view, plan));
+        } catch (error) {
+          if (error.name !== "AbortError") fill(shown, problem(error));
+        }
+      },
+    }, "Estimate for the workload in force"));
+    return panel("What it costs and saves", shown);
   }
 
   async #plans(statements, shown) {
@@ -219,6 +235,21 @@ function viewPanels(view, verified, buttons) {
     sql ? panel("SELECT", h("pre", { tabindex: "0" }, sql)) : null,
     program?.length ? panel("How it is kept", h("pre", { tabindex: "0" }, program.join("\n"))) : null,
   ].filter(Boolean);
+}
+
+/** The estimates of a plan for one of its views. Costs are in reads of a row. */
+function worth(view, plan) {
+  const planned = plan.views.find(({ name }) => name === view.name);
+  if (!planned) return empty("The planner does not choose this view for the workload in force, so there is no estimate. Declared views are kept whatever they cost.");
+  const served = plan.queries.filter(({ views }) => views.includes(view.name));
+  return [
+    h("p", {}, `Its worth is ${measure(planned.value)}: the plan's objective loses so much without it. To keep it costs ${measure(planned.upkeep)} reads of a row for each unit of the workload. All costs are in reads of a row.`),
+    table("Saved for readers", [{ title: "Statement" }, { title: "Without views", number: true }, { title: "With views", number: true }],
+      served.map((each) => [each.statement, measure(each.base_cost), measure(each.cost)])),
+    planned.by_statement.length
+      ? table("Cost to writers", [{ title: "Statement" }, { title: "Cost", number: true }], planned.by_statement.map(([statement, cost]) => [statement, measure(cost)]))
+      : empty("No statement of the workload writes what it reads."),
+  ];
 }
 
 function servedBy(view, plans) {

@@ -337,6 +337,16 @@ def test_a_view_says_what_it_serves(opened, shop):
     page.wait_for_selector("td:has-text('orders_of_a_customer')")
 
 
+def test_a_view_says_what_it_costs_and_saves(opened, shop):
+    page = opened(shop.root, "/#/schema/customer__orders")
+    page.click("text=Estimate for the workload in force")
+    page.wait_for_selector("p:has-text('Its worth is')")
+    (served,) = page.locator("[aria-label='Saved for readers'] tbody tr").all()
+    statement, without, cost = served.locator("td").all_inner_texts()
+    assert statement == "orders_of_a_customer"
+    assert float(without.replace(",", "")) > float(cost.replace(",", ""))
+
+
 def test_a_view_is_verified_and_rebuilt_with_confirmation(opened, shop):
     page = opened(shop.root, "/#/schema/customer__orders")
     page.click(".buttons button:text-is('Verify')")
