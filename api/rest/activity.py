@@ -54,7 +54,11 @@ class StatisticsReset(Answer):
 
 
 class Lock(Answer):
-    kind: Literal["root", "row", "unique", "request", "slow lane"] | str
+    kind: str = Field(
+        examples=["root"],
+        description="root, row, unique (a value of a unique index), request (an idempotency key)"
+        " or slow lane (transactions that others have made begin again too often).",
+    )
     name: str = Field(description="Of the relation or index; the id of a request.")
     key: list[Cell] | None = Field(description="Of the row; null for other kinds.")
 
