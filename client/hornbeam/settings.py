@@ -52,11 +52,8 @@ class Settings:
         self._session: dict[str, str] = {}
         self._committed: dict[str, str] = {}
         self._local: dict[str, str] = {}
-
-    @property
-    def values(self) -> Mapping[str, str]:
+        self.values: Mapping[str, str] = self._defaults
         """The values by their names; a setting without one has its default at the server."""
-        return {**self._defaults, **self._session, **self._local}
 
     @property
     def time_limit_ms(self) -> int | None:
@@ -77,7 +74,10 @@ class Settings:
         return self._value(CONSISTENCY)
 
     def _value(self, name: str) -> str:
-        return self._local.get(name) or self._session.get(name) or self._defaults.get(name, "0")
+        return self.values.get(name, "0")
+
+    def _changed(self) -> None:
+        self.values = {**self._defaults, **self._session, **self._local}
 
     def set(self, name: str, value: str, *, local: bool) -> bool:
         """Set a setting, or give it its default. Returns False for one that is not kept here.
@@ -93,19 +93,23 @@ class Settings:
             kept[name] = value
         if not local:
             self._local.pop(name, None)
+        self._changed()
         return True
 
     def reset(self) -> None:
         """Give all settings their defaults."""
         self._session, self._local = {}, {}
+        self._changed()
 
     def commit(self) -> None:
         """The transaction ends, and what it has set holds."""
         self._committed, self._local = dict(self._session), {}
+        self._changed()
 
     def rollback(self) -> None:
         """The transaction ends, and what it has set is withdrawn."""
         self._session, self._local = dict(self._committed), {}
+        self._changed()
 
 
 def _checked(name: str, value: str) -> str:

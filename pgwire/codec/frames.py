@@ -64,16 +64,16 @@ class Frames:
     def next(self) -> Frame | None:
         """Take the next frame; None while it is not complete. Raises ProtocolViolation."""
         head = 5 if self.started else 4
-        if self.waiting < head:
+        buffer, at = self._buffer, self._at
+        if len(buffer) < at + head:
             return None
-        (length,) = _LENGTH.unpack_from(self._buffer, self._at + head - 4)
+        (length,) = _LENGTH.unpack_from(buffer, at + head - 4)
         limit = self._max_bytes if self.started else MAX_START
         if not (4 if self.started else 8) <= length <= limit + 4:
             raise ProtocolViolation(f"A message has the length {length}; {limit} are allowed.")
-        end = self._at + head - 4 + length
-        if len(self._buffer) < end:
+        end = at + head - 4 + length
+        if len(buffer) < end:
             return None
-        type_ = bytes(self._buffer[self._at : self._at + head - 4])
-        body = bytes(self._buffer[self._at + head : end])
+        type_, body = bytes(buffer[at : at + head - 4]), bytes(buffer[at + head : end])
         self._at = end
         return Frame(type_, body)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from hornbeam_server.pgwire.codec.frames import Frame, ProtocolViolation
 
@@ -201,6 +202,12 @@ def opening_of(body: bytes) -> Opening:
 
 def request_of(frame: Frame) -> Request:
     """The meaning of a message with a type. Raises ProtocolViolation."""
+    if frame.type in _REPEATED and len(frame.body) <= _REPEATED_BYTES:
+        return _known(frame)
+    return _read(frame)
+
+
+def _read(frame: Frame) -> Request:
     read = _READERS.get(frame.type)
     if read is None:
         raise ProtocolViolation(f"There is no message of the type {frame.type!r}.")
@@ -242,6 +249,9 @@ def _is_portal(reader: Reader) -> bool:
     return kind == b"P"
 
 
+_REPEATED, _REPEATED_BYTES = frozenset({b"D", b"E", b"S", b"H"}), 64
+"""Types of messages that clients send with the same few bytes again and again."""
+_known = lru_cache(maxsize=1_024)(_read)
 _READERS: dict[bytes, Callable[[Reader], Request]] = {
     b"Q": lambda reader: Query(reader.text()),
     b"P": _parse,

@@ -70,7 +70,7 @@ class Portal:
 
     prepared: Prepared
     values: Sequence[Any]
-    result_formats: Sequence[int]
+    result_formats: tuple[int, ...]
     fields: tuple[Field, ...] | None = None
     outcome: Outcome | None = None
     results: Results | None = None
@@ -93,9 +93,11 @@ class Portal:
     def formats(self, count: int) -> tuple[int, ...]:
         """The format of each of `count` columns. Raises Failure."""
         given = self.result_formats
-        if len(given) not in {0, 1, count}:
+        if len(given) == count:
+            return given
+        if len(given) > 1:
             raise Failure(PROTOCOL_VIOLATION, f"Bind has {len(given)} formats for {count} columns.")
-        return tuple([_format(given, number) for number in range(count)])
+        return (given or (0,)) * count
 
     async def close(self) -> None:
         """End its query. Idempotent."""
