@@ -1,8 +1,5 @@
 """What operators learn of groups: in the status, in /metrics, and from the rules for alerts."""
 
-import re
-from pathlib import Path
-
 from hornbeam_server.api.rest.metrics import Metrics
 from hornbeam_server.api.rest.serializers import group_documents
 from hornbeam_server.node.live.aside import node_of
@@ -56,24 +53,6 @@ async def test_a_group_that_cannot_go_on_is_stopped(tmp_path):
         while not (found := await metrics_of(db))['stopped{group="live"}']:
             pass
         assert (found['left{group="live"}'], found['mine{group="live"}']) == (0, 1)
-
-
-def alerted():
-    """The metrics that the rules for alerts name."""
-    page = Path("docs/operations.md").read_text()
-    rules = page[page.index("- name: hornbeam-views") :].split("```")[0]
-    return set(re.findall(r"hornbeam_deferred_(\w+)", rules))
-
-
-async def test_the_rules_for_alerts_name_metrics_that_there_are(tmp_path):
-    async with opened(tmp_path, view(interval="1 h"), **LIVE) as db:
-        await fill(db)
-        await db.live.refresh("live")
-        await order(db, 100, 1, 7)
-        await db.live.refresh("live")
-        there = {name.split("{")[0] for name in await metrics_of(db)}
-    assert len(alerted()) == 4
-    assert alerted() <= there
 
 
 class Among:
