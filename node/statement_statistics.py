@@ -135,8 +135,10 @@ class StatementStatistics:
 
     def refused(self, request: TransactionRequest, began: float) -> None:
         """Count a transaction that has ended with an error, if it has only one statement."""
-        work = request.statements[0]
-        if self.most and len(request.statements) == 1 and isinstance(work, SqlWork):
+        if not self.most or len(request.statements) != 1:
+            return
+        (work,) = request.statements
+        if isinstance(work, SqlWork):
             count, now = self._of(work.sql, writes=True), self.now()
             count.failed += 1
             _add(count, now, now - began, 0, count.served_by)

@@ -99,6 +99,14 @@ def test_errors_are_counted(shop):
     assert len(statistics(shop).statements) == 2  # what cannot be planned is not counted
 
 
+def test_refused_transactions_of_no_or_several_statements_are_not_counted(shop):
+    assert shop.post("/v1/transactions", {"statements": []}).status_code == 422
+    sql = "INSERT INTO customer VALUES (1, 'Eve', 0, NULL)"
+    statements = [{"sql": sql}, {"sql": sql}]
+    assert shop.post("/v1/transactions", {"statements": statements}).status_code == 409
+    assert not statistics(shop).statements
+
+
 def test_the_largest_come_first(shop):
     for calls, number in enumerate((2, 1), 1):
         for _ in range(calls):

@@ -24,6 +24,7 @@ CALLS = {
     "to_date": ["to_date(to_char(s, 'YYYYMMDD'), 'YYYYMMDD')"],
     "chr": ["chr(abs(n) + 64)"],
     "normalize": ["normalize(t)", "normalize(t, NFD)"],
+    "parse_ident": ["parse_ident(quote_ident('x' || t))"],
     "quote_ident": ["quote_ident(t)"],
     "quote_literal": ["quote_literal(t)", "quote_literal(d)", "quote_literal(s)"],
     "quote_nullable": ["quote_nullable(t)", "quote_nullable(n)"],
