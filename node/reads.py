@@ -104,6 +104,9 @@ class _Wanted:
     deadline: float
     numbers: Numbers
     shown: frozenset[str] | None
+    began: float = 0.0
+    """The time of the clock at which the query began."""
+    max_rows: int | None = None
 
     def under(self, catalog: Catalog) -> Catalog:
         """The catalog that shows the query what it may know."""
@@ -284,7 +287,7 @@ class Reads:
             sql, bookmark, snapshot, strong, tentative, bool(pending),
             (trace and not locking_only) or serializable, use_views, columnar,
             Freshness(max_staleness_s, view_bookmark, min(view_wait_s, limit_s)),
-            began + limit_s, self._manager.numbers(session), shown,
+            began + limit_s, self._manager.numbers(session), shown, began, max_rows,
         )  # fmt: skip
         await self._until_fresh(wanted)
         async with self.at(snapshot, bookmark, strong=strong, logged=True) as (state, newest):
@@ -295,22 +298,32 @@ class Reads:
             reads, ranges = _collected(state, versions=versions, ranges=serializable)
             sent = _Pending(pending, replay, wanted.deadline)
             reader = await self._read_through(state, planned, sent, reads, ranges)
-            counted = self.statements.reading(sql, began)
-            with self._holds.holding(planned.as_of), counted as running:
-                stream = await prepared.run(
-                    reader if measures is None else Measuring(reader, measures),
-                    planned.parameters, deadline=wanted.deadline, max_rows=max_rows,
+            async with self._running(wanted, planned, reader, measures) as stream:
+                yield QueryResult(
+                    stream=stream, snapshot=at, served_by=prepared.served_by, reads=reads,
+                    ranges=ranges, drawn=wanted.numbers.drawn,
+                    tentative=Tentative(planned.as_of, planned.reason) if tentative else None,
                 )  # fmt: skip
-                self.queries += 1
-                running.run(stream, reader, prepared.served_by)
-                try:
-                    yield QueryResult(
-                        stream=stream, snapshot=at, served_by=prepared.served_by, reads=reads,
-                        ranges=ranges, drawn=wanted.numbers.drawn,
-                        tentative=Tentative(planned.as_of, planned.reason) if tentative else None,
-                    )  # fmt: skip
-                finally:
-                    await stream.close()
+
+    @contextlib.asynccontextmanager
+    async def _running(
+        self, wanted: _Wanted, planned: _Planned, reader: Snapshot, measures: Measures | None
+    ) -> AsyncIterator[QueryStream]:
+        """The rows of a planned query. The query ends, and is counted, with the context."""
+        counted = self.statements.reading(wanted.sql, wanted.began)
+        with self._holds.holding(planned.as_of), counted as running:
+            stream = await planned.query.run(
+                reader if measures is None else Measuring(reader, measures),
+                planned.parameters,
+                deadline=wanted.deadline,
+                max_rows=wanted.max_rows,
+            )
+            self.queries += 1
+            running.run(stream, reader, planned.query.served_by)
+            try:
+                yield stream
+            finally:
+                await stream.close()
 
     async def _read_through(
         self,

@@ -81,3 +81,9 @@ export function confirmed(title, text, action) {
       h("button", { type: "button", class: "primary", onclick: () => close(true) }, action)),
   ]);
 }
+
+/** A page that looks again and again: `page` has `look`, which sets `timer`, an `element`, and `stop`. */
+export function repeated(title, page) {
+  page.look();
+  return { title, element: page.element, close: () => { page.stop.abort(); clearTimeout(page.timer); } };
+}

@@ -1,17 +1,13 @@
 // The page Jobs: builds, the initial load, and batches of live and deferred views, with their ends.
 
-import { confirmed, empty, fill, h, problem, table } from "./dom.js";
+import { confirmed, empty, fill, h, problem, repeated, table } from "./dom.js";
 import { progress } from "./overview.js";
 import { get, post, send } from "./rest.js";
 import { count, duration, moment } from "./texts.js";
 
 const EVERY_MS = 2_000;
 
-export function jobsPage() {
-  const page = new JobsPage();
-  page.look();
-  return { title: "Jobs", element: page.element, close: () => { page.stop.abort(); clearTimeout(page.timer); } };
-}
+export const jobsPage = () => repeated("Jobs", new JobsPage());
 
 class JobsPage {
   stop = new AbortController();

@@ -1,6 +1,6 @@
 // The page Statements, for administrators: what the node's statements cost, by their text.
 
-import { confirmed, empty, fill, h, problem, table } from "./dom.js";
+import { confirmed, empty, fill, h, problem, repeated, table } from "./dom.js";
 import { get, send } from "./rest.js";
 import { count, duration, moment, plural } from "./texts.js";
 
@@ -8,11 +8,7 @@ const EVERY_MS = 5_000;
 const SHOWN = 200;
 const ORDERS = [["time", "time in all"], ["mean", "time of a call"], ["calls", "calls"], ["rows_read", "rows read"], ["failed", "errors"]];
 
-export function statementsPage() {
-  const page = new StatementsPage();
-  page.look();
-  return { title: "Statements", element: page.element, close: () => { page.stop.abort(); clearTimeout(page.timer); } };
-}
+export const statementsPage = () => repeated("Statements", new StatementsPage());
 
 class StatementsPage {
   stop = new AbortController();

@@ -1,16 +1,12 @@
 // The page Transactions, for administrators: what is under way, which locks it waits for, and hot slots.
 
-import { empty, fill, h, problem, table } from "./dom.js";
+import { empty, fill, h, problem, repeated, table } from "./dom.js";
 import { get } from "./rest.js";
 import { count, duration, measure } from "./texts.js";
 
 const EVERY_MS = 1_000;
 
-export function transactionsPage() {
-  const page = new TransactionsPage();
-  page.look();
-  return { title: "Transactions", element: page.element, close: () => { page.stop.abort(); clearTimeout(page.timer); } };
-}
+export const transactionsPage = () => repeated("Transactions", new TransactionsPage());
 
 class TransactionsPage {
   stop = new AbortController();

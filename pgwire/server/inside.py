@@ -21,6 +21,7 @@ from hornbeam_server.pgwire.session.failures import CANCELLED
 
 T = TypeVar("T")
 AT_ONCE = 16
+"""Queries of a connection that are answered at once before other tasks have a turn."""
 _ERROR = 400
 _QUERY = "/v1/query"
 _UNKNOWN = b'"outcome":"unknown"'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     ExitStack,
@@ -13,6 +13,7 @@ from contextlib import (
     contextmanager,
 )
 from pathlib import Path
+from typing import Any, Protocol
 
 import httpx
 import uvicorn
@@ -24,6 +25,7 @@ from hornbeam_server.api.rest.http_protocol import BoundedProtocol
 from hornbeam_server.api.rest.occupancy import Occupancy
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.settings import Settings
+from hornbeam_server.txlayer.locking.locks import LockOwner, Mode
 
 DDL = """
 CREATE TABLE customer (
@@ -41,6 +43,11 @@ WORKLOAD = """
 SELECT c_name, o_id, o_total FROM customer, orders WHERE c_id = o_c_id AND c_name = ?;
 """
 PLAN = {"ddl": DDL, "workload": WORKLOAD, "roots": None}
+
+
+class Served(Protocol):
+    def run(self, work: Coroutine[Any, Any, object]) -> object:
+        """The result of `work` in the server's loop."""
 
 
 class World:
@@ -83,23 +90,19 @@ class World:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
 
     @contextmanager
-    def occupied(self, inside: Occupancy, name: str = "") -> Iterator[None]:
-        """As many requests as `inside` allows are under way. They are counted in the server's
-        loop, like all others: a count in the test's thread can be lost."""
+    def holding_root(self, relation: str, *key: object) -> Iterator[None]:
+        """Another transaction holds the lock of a root."""
+        database, owner = self.database, LockOwner(0)
+        name = ("root", relation, database.manager.state.codecs(relation).key_of(key))
 
-        async def fill(requests: ExitStack) -> None:
-            for _ in range(inside.limit):
-                requests.enter_context(inside.entered(name))
+        async def release() -> None:
+            database.locks.release_all(owner)
 
-        async def leave(requests: ExitStack) -> None:
-            requests.close()
-
-        requests = ExitStack()
-        self.run(fill(requests))
+        self.run(database.locks.acquire(owner, [name], Mode.EXCLUSIVE))
         try:
             yield
         finally:
-            self.run(leave(requests))
+            self.run(release())
 
     def leaks(self) -> dict[str, int]:
         """Counts of resources that every request must release."""
@@ -111,6 +114,26 @@ class World:
             "inside": database.manager.gate.inside,
             "unfinished": len(database.manager.unfinished),
         }
+
+
+@contextmanager
+def occupied(served: Served, inside: Occupancy, name: str = "") -> Iterator[None]:
+    """As many requests as `inside` allows are under way. They are counted in the server's loop,
+    like all others: a count in the test's thread can be lost."""
+
+    async def fill(requests: ExitStack) -> None:
+        for _ in range(inside.limit):
+            requests.enter_context(inside.entered(name))
+
+    async def leave(requests: ExitStack) -> None:
+        requests.close()
+
+    requests = ExitStack()
+    served.run(fill(requests))
+    try:
+        yield
+    finally:
+        served.run(leave(requests))
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import time
 import pytest
 
 from hornbeam_server.api.rest import activity
-from hornbeam_server.txlayer.locking.locks import LockOwner, Mode
 from tests.api.api_world import PLAN, world
 from tests.api.security_world import secure_world
 
@@ -140,28 +139,15 @@ def test_nothing_is_counted_if_no_texts_are_kept(tmp_path):
 
 
 def test_a_transaction_that_waits_is_shown_with_its_lock(shop):
-    database = shop.database
-    name = ("root", "customer", database.manager.state.codecs("customer").key_of((1,)))
-    owner = LockOwner(0)
-
-    async def hold():
-        await database.locks.acquire(owner, [name], Mode.EXCLUSIVE)
-
-    async def free():
-        database.locks.release_all(owner)
-
     assert shop.client.get("/v1/transactions").json() == []
-    shop.run(hold())
     sql = "UPDATE customer SET c_name = ? WHERE c_id = 1"
     answers = []
     waiting = threading.Thread(target=lambda: answers.append(shop.transact(sql, "Ann")))
-    waiting.start()
-    try:
+    with shop.holding_root("customer", 1):
+        waiting.start()
         running = until_some(shop)
         (hot,) = shop.client.get("/v1/status").json()["locks"]["hot"]
-    finally:
-        shop.run(free())
-        waiting.join()
+    waiting.join()
     assert answers[0].status_code == 200
     found = activity.RunningTransactionAnswer.model_validate(running)
     assert (found.state, found.attempt, found.statements, found.more) == ("waits", 1, [sql], 0)

@@ -22,7 +22,7 @@ from hornbeam_server.api.rest.http_protocol import BoundedProtocol
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import Unavailable
-from tests.api.api_world import PLAN, world
+from tests.api.api_world import PLAN, occupied, world
 from tests.api.security_world import secure_world
 from tests.depth import depth
 
@@ -257,7 +257,7 @@ def test_limits_hold(shop, counted):
     request = query(1, "X-Case: limits")
     with connected(shop) as connection:
         connection.ask(request), connection.ask(LIVE)
-        with shop.occupied(shop.app.state.at_once._inside):
+        with occupied(shop, shop.app.state.at_once._inside):
             del counted[:]
             assert connection.ask(request)[0] == 429
             assert not counted
@@ -365,7 +365,7 @@ def test_the_limit_of_a_key_holds(secure, counted):
     with connected(secure.world) as connection:
         connection.ask(with_key(key))
         inside = secure.world.app.state.at_once._inside_by_key
-        with secure.world.occupied(inside, key.split("_")[1]):
+        with occupied(secure.world, inside, key.split("_")[1]):
             assert connection.ask(with_key(key))[0] == 429
         assert not counted
         assert connection.ask(with_key(key))[0] == 200

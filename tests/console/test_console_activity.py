@@ -8,7 +8,6 @@ import threading
 import pytest
 from playwright.sync_api import expect
 
-from hornbeam_server.txlayer.locking.locks import LockOwner, Mode
 from tests.api.api_world import PLAN, world
 from tests.console.chromium import new_page
 
@@ -86,29 +85,16 @@ def test_views_are_planned_for_the_reads_that_were_counted(page, served):
 def test_a_transaction_that_waits_is_shown(page, served):
     page.goto("/#/transactions")
     expect(page.locator(".empty").first).to_contain_text("No transaction is under way.")
-    database = served.database
-    name = ("root", "customer", database.manager.state.codecs("customer").key_of((1,)))
-    owner = LockOwner(0)
-
-    async def hold():
-        await database.locks.acquire(owner, [name], Mode.EXCLUSIVE)
-
-    async def free():
-        database.locks.release_all(owner)
-
-    served.run(hold())
     sql = "UPDATE customer SET c_name = ? WHERE c_id = 1"
     waiting = threading.Thread(target=served.transact, args=(sql, "Ann"))
-    waiting.start()
-    try:
+    with served.holding_root("customer", 1):
+        waiting.start()
         row = page.locator("[aria-label='Transactions under way'] tbody tr")
         expect(row).to_contain_text("root customer (1)")
         expect(row).to_contain_text(sql)
         expect(row).to_contain_text("waits")
         expect(page.locator("[aria-label='Locks'] tbody tr")).to_contain_text("root customer (1)")
-    finally:
-        served.run(free())
-        waiting.join()
+    waiting.join()
     expect(page.locator("[aria-label='Transactions under way']")).to_have_count(0)
 
 

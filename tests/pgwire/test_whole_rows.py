@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 import struct
-from contextlib import ExitStack
 from itertools import pairwise
 
 import psycopg
@@ -14,6 +13,7 @@ import pytest
 
 from hornbeam_server.api.rest.short_queries import ShortQueries
 from hornbeam_server.pgwire.server import inside
+from tests.api.api_world import occupied
 from tests.pgwire.wire_world import wire_world
 
 BY_ID = "SELECT name FROM item WHERE id = %s"
@@ -70,23 +70,12 @@ def test_a_transaction_takes_the_complete_path(world, whole):
 
 
 def test_queries_of_the_limit_take_the_complete_path(world, whole):
-    at_once = world.app.state.at_once
-
-    async def fill(fills):
-        for _ in range(at_once._inside.limit):
-            fills.enter_context(at_once._inside.entered())
-
-    async def leave(fills):
-        fills.close()
-
-    fills = ExitStack()
     with world.connect() as db:
-        world.run(fill(fills))
-        try:
-            with pytest.raises(psycopg.OperationalError, match="under way"):
-                db.execute(BY_ID, (1,))
-        finally:
-            world.run(leave(fills))
+        with (
+            occupied(world, world.app.state.at_once._inside),
+            pytest.raises(psycopg.OperationalError, match="under way"),
+        ):
+            db.execute(BY_ID, (1,))
         assert db.execute(BY_ID, (2,)).fetchone() == (None,)
     assert len(whole) == 1
 
