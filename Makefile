@@ -64,7 +64,7 @@ $(SPEEDUPS): $(READY) $(wildcard speedups/src/*.rs) speedups/Cargo.toml speedups
 speedups: $(SPEEDUPS)  ## build hornbeam-speedups, and install it into the virtual environment (needs cargo)
 
 demo: $(READY)  ## TPC-W from schema to verified views
-	@$(BIN)/python -m bench.demo --customers $(CUSTOMERS)
+	@$(BIN)/hornbeam demo --data var/demo --replace --customers $(CUSTOMERS)
 
 demo-cluster: $(READY)  ## the same on HBase with three nodes, two of which are killed (needs Java, Maven)
 	@$(BIN)/python -m bench.cluster_demo

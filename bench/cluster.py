@@ -28,14 +28,15 @@ from rich.console import Console
 
 import hornbeam
 from bench import microdata
-from bench.ending import ended_by_sigterm
-from bench.measure import Figure, percentile, print_figures, write_report
+from bench.measure import Figure, print_figures, write_report
 from bench.microdata import INSERT, V1
 from bench.nodes import NodeProcess, NodeProcesses, client_url
 from bench.options import EMPTIED, REPORT, ROUNDS, parse
 from bench.serving import Client, get, post
-from bench.tpcw.data import TODAY
 from hornbeam_server.cluster import Cluster
+from hornbeam_server.demo.ending import ended_by_sigterm
+from hornbeam_server.demo.measures import percentile
+from hornbeam_server.demo.tpcw.data import TODAY
 from hornbeam_server.node.adapters import cluster_ports, session
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.settings import Settings

@@ -26,17 +26,17 @@ from rich.console import Console
 
 import hornbeam
 from bench import remote
-from bench.demo import new_console, print_measured
-from bench.ending import ended_by_sigterm
-from bench.measure import machine
 from bench.nodes import NodeProcess, NodeProcesses, client_url
 from bench.options import parse
 from bench.peers.design import tpcw
-from bench.tpcw import LIVE
-from bench.tpcw.data import RELATIONS, Population, Size
-from bench.tpcw.live import Watched, node_of, watch
-from bench.tpcw.sessions import BrowserRun, Measured, run_in_process
 from hornbeam_server.cluster import Cluster
+from hornbeam_server.demo.ending import ended_by_sigterm
+from hornbeam_server.demo.measures import machine
+from hornbeam_server.demo.results import new_console, print_measured
+from hornbeam_server.demo.tpcw import LIVE
+from hornbeam_server.demo.tpcw.data import RELATIONS, Population, Size
+from hornbeam_server.demo.tpcw.live import Watched, node_of, watch
+from hornbeam_server.demo.tpcw.sessions import BrowserRun, Measured, run_in_process
 from hornbeam_server.schema.errors import HornbeamError
 
 GO_ON_S = 30.0

@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 
 import hornbeam
 from bench.measure import Figure, ratios
-from bench.serving import server
 from hornbeam import Connection
 from hornbeam.transport import open_transport, parse_url
+from hornbeam_server.demo.serving import server
 from hornbeam_server.pipeline.build.driver import Driver, on_spark
 from hornbeam_server.pipeline.build.leader import begun
 

@@ -28,20 +28,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import microdata, serving, short_reads
 from bench.deltas import deltas
-from bench.ending import ended_by_sigterm
-from bench.measure import (
-    Figure,
-    percentile,
-    print_figures,
-    ratios,
-    seconds,
-    where_time_goes,
-    write_report,
-)
+from bench.measure import Figure, print_figures, ratios, seconds, where_time_goes, write_report
 from bench.microdata import INSERT, POINT, PREFIX, Q1, Q2, V1, V2
 from bench.options import REPORT, ROUNDS, parse
-from bench.tpcw.data import TODAY
 from hornbeam_server.api.security import api_keys as keys
+from hornbeam_server.demo.ending import ended_by_sigterm
+from hornbeam_server.demo.measures import percentile
+from hornbeam_server.demo.serving import server
+from hornbeam_server.demo.tpcw.data import TODAY
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.query.binding.binder import bind
@@ -263,7 +257,7 @@ def _point_reads(
     livez = serving.get("/livez")
     floor: list[float] = []
     read: list[float] = []
-    with serving.server(folder, **settings) as (port, _), serving.Client(port) as client:
+    with server(folder, **settings) as (port, _), serving.Client(port) as client:
         client.times_ms(query, options.requests // 4)  # warm
         for _ in range(options.rounds):
             floor.append(percentile(client.times_ms(livez, options.requests), 0.5))
@@ -273,7 +267,7 @@ def _point_reads(
 
 def memory(folder: Path, _: Options) -> list[Figure]:
     """The peak memory of a fresh server that streams all of Q2, from the view and without views."""
-    with serving.server(folder) as (port, process):
+    with server(folder) as (port, process):
         idle = serving.Process(process).peak_memory_kb() / 1024
         figures = [Figure("memory", "server, idle", "MB", (idle,))]
         for name, use in (("Q2 from the view", True), ("Q2 without views", False)):

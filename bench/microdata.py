@@ -13,8 +13,8 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
-from bench.tpcw import SCHEMA
-from bench.tpcw.data import SHIPPING, STATUSES, TODAY, Row, customer_row
+from hornbeam_server.demo.tpcw import SCHEMA
+from hornbeam_server.demo.tpcw.data import SHIPPING, STATUSES, TODAY, Row, customer_row
 from hornbeam_server.schema.catalog import Catalog, Forest, Index, Purpose, State
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.model import KeyPart, Relation, Schema

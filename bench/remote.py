@@ -11,9 +11,9 @@ from typing import Any
 import hornbeam
 from bench.peers.design import Source
 from bench.peers.port import Row
-from bench.tpcw.sessions import wire
 from hornbeam.cli.csvtext import csv_line
 from hornbeam.transport import persistently
+from hornbeam_server.demo.tpcw.sessions import wire
 
 LOAD_BATCH = 1_000
 POLL_S = 0.1

@@ -8,63 +8,20 @@ is the floor.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 import msgspec
 
-from hornbeam_server.api.serve import serve
-from hornbeam_server.cluster.ports import free_ports
-
-START_TIMEOUT_S = 60.0
 RECEIVE_BYTES = 1 << 20
 TICKS_S = os.sysconf("SC_CLK_TCK")
 
 
 class HttpError(Exception):
     """The server's answer is incomplete, or its status is not 200."""
-
-
-@contextmanager
-def server(folder: Path, **settings: str) -> Iterator[tuple[int, int]]:
-    """Serve the database in `folder` in a fresh process. Yields (port, process id)."""
-    (port,) = free_ports(1)
-    with running(port, "bench.serving", str(folder), str(port), json.dumps(settings)) as process:
-        yield port, process
-
-
-@contextmanager
-def running(port: int, module: str, *arguments: str) -> Iterator[int]:
-    """Run a module that listens on `port` in a fresh process. Yields the process id. Raises
-    RuntimeError if the process does not accept connections."""
-    command = [sys.executable, "-m", module, *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        _wait_until_up(port, process)
-        yield process.pid
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _wait_until_up(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while process.poll() is None and time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except ConnectionRefusedError:
-            time.sleep(0.05)
-        else:
-            return
-    raise RuntimeError(f"The server on port {port} has not started.")
 
 
 def get(path: str) -> bytes:
@@ -182,9 +139,3 @@ class Process:
         began, used = time.monotonic(), self.processor_s()
         time.sleep(seconds)
         return 100 * (self.processor_s() - used) / (time.monotonic() - began)
-
-
-if __name__ == "__main__":
-    # The benchmarks do the batches of deferred views by Spark, at times that they choose.
-    chosen = {"statement_timeout_s": 600, "resident_refresh": False} | json.loads(sys.argv[3])
-    serve(data=Path(sys.argv[1]), port=int(sys.argv[2]), **chosen)

@@ -33,6 +33,7 @@ from bench.microdata import POINT, PREFIX
 from bench.peers import postgres_sql
 from bench.peers.postgres import Server
 from hornbeam_server.cluster.ports import free_ports
+from hornbeam_server.demo.serving import running, server
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.errors import Unavailable
 from hornbeam_server.schema.model import Schema
@@ -212,7 +213,7 @@ def _served_ways(
     """The ways over HTTP, the server's port, and that for clients of PostgreSQL's protocol."""
     (wire_port,) = free_ports(1)
     settings = {"postgresql_port": str(wire_port)}
-    port, server = stack.enter_context(serving.server(folder, **settings))
+    port, process = stack.enter_context(server(folder, **settings))
     with serving.Client(port) as raw:
         stored = {read.path: raw.answer(read.request) for read in the_reads(customers)}
     bare_port, bare = stack.enter_context(_bare_server(scratch / "answers", stored))
@@ -220,7 +221,7 @@ def _served_ways(
     cursor = db.cursor()
 
     def of_server() -> int:
-        return processor_ns(server)
+        return processor_ns(process)
 
     async def asked(read: Read, count: int) -> list[Row]:
         return _asked(port, read.request, count)
@@ -267,7 +268,7 @@ def _bare_server(folder: Path, answers: Mapping[str, bytes]) -> Iterator[tuple[i
     for path, answer in answers.items():
         (folder / path.removeprefix("/")).write_bytes(answer)
     (port,) = free_ports(1)
-    with serving.running(port, "bench.bare_asgi", str(port), str(folder)) as process:
+    with running(port, "bench.bare_asgi", str(port), str(folder)) as process:
         yield port, process
 
 

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from bench.measure import Figure, run_in_folder
 from bench.nodes import NodeProcesses
-from bench.serving import server
 from hornbeam_server.cluster import Cluster
+from hornbeam_server.demo.serving import server
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from rich.console import Console
 
 import hornbeam
 from bench.deferred import deferred
-from bench.ending import ended_by_sigterm
 from bench.initial import initial
 from bench.materialize import apply, materialize, serving
 from bench.measure import Figure, in_turns, print_figures, ratios
@@ -25,6 +24,7 @@ from bench.options import ROUNDS, parse
 from bench.tpch import SCHEMA
 from bench.tpch.data import files, load
 from hornbeam.transport import Transport, open_transport, parse_url
+from hornbeam_server.demo.ending import ended_by_sigterm
 from hornbeam_server.pipeline.reconcile import job, plan
 from hornbeam_server.pipeline.sources.reader import register
 from hornbeam_server.pipeline.spark import export as exports

@@ -25,7 +25,6 @@ import structlog
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from bench.ending import ended_by_sigterm
 from bench.initial import initial
 from bench.materialize import VIEW, materialize
 from bench.measure import Figure, Taken, in_turns, print_figures, ratios, write_report
@@ -33,6 +32,7 @@ from bench.nodes import NodeProcesses
 from bench.options import EMPTIED, REPORT, ROUNDS, parse
 from hornbeam.transport import open_transport, parse_url
 from hornbeam_server.cluster import Cluster
+from hornbeam_server.demo.ending import ended_by_sigterm
 from hornbeam_server.pipeline.sources.reader import Reader, register
 from hornbeam_server.pipeline.spark.export import Export, begin
 from hornbeam_server.pipeline.spark.session import LOCAL, session

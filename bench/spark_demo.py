@@ -22,8 +22,6 @@ import uvicorn
 from rich.console import Console
 
 import hornbeam
-from bench.demo import new_console
-from bench.ending import ended_by_sigterm
 from bench.materialize import apply
 from bench.options import parse
 from bench.tpch import SCHEMA, VIEWS
@@ -32,6 +30,8 @@ from bench.tpch.data import files
 from hornbeam.cli.common import progress
 from hornbeam.connection import Connection
 from hornbeam_server.api.rest.app import create_app
+from hornbeam_server.demo.ending import ended_by_sigterm
+from hornbeam_server.demo.results import new_console
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import program_of
 from hornbeam_server.node.settings import Settings

@@ -10,7 +10,7 @@ from pathlib import Path
 
 PACKAGES = (
     *("schema", "storage", "cluster", "query", "viewselect", "maintain", "txlayer"),
-    *("pipeline", "node", "api", "pgwire", "bench", "client/hornbeam", "tests"),
+    *("pipeline", "node", "api", "pgwire", "demo", "bench", "client/hornbeam", "tests"),
 )
 
 OWN_NAMES = ("hornbeam", "bench", "src", "tests")

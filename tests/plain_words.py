@@ -17,6 +17,7 @@ FOLDERS = (
         "bench",
         "client",
         "cluster",
+        "demo",
         "docker",
         "docs",
         "maintain",

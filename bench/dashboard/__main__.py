@@ -30,11 +30,11 @@ from bench import remote
 from bench.dashboard.data import DIVISOR, IMMEDIATE, NOTHING, RELATIONS, VIEW, Mode, deferred, rows
 from bench.dashboard.load import LIMIT_MS, SHARE, Trial, Updates, estimate, highest, trial
 from bench.dashboard.refreshing import Refreshing, reached_s, refreshing
-from bench.ending import ended_by_sigterm
 from bench.measure import Figure, ratios
 from bench.options import REPORT, Numbers, parse
 from bench.peers.design import Source
 from bench.sites import Serve, Site, measure_at_sites
+from hornbeam_server.demo.ending import ended_by_sigterm
 
 SIZES = Numbers((1, 10, 50, 150))
 INTERVALS = Numbers((50, 500, 5_000))

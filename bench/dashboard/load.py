@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from bench.connections import Connection, at_once
 from bench.dashboard.data import UPDATE, cost
-from bench.measure import percentile
 from bench.serving import post
+from hornbeam_server.demo.measures import percentile
 
 LIMIT_MS = 100.0
 SHARE = 0.99

@@ -24,11 +24,11 @@ from typing import Annotated, Any
 import structlog
 from rich.console import Console
 
-from bench.ending import ended_by_sigterm
 from bench.groups import embedded, postgres
 from bench.groups.ways import KEPT, NOTHING, RATIOS, WAYS, Ratio, measured_writes
 from bench.measure import Figure, print_figures, write_report
 from bench.options import REPORT, ROUNDS, Numbers, parse
+from hornbeam_server.demo.ending import ended_by_sigterm
 from hornbeam_server.schema.collector import settle_collector
 
 WRITERS = Numbers((1, 8, 32, 64))

@@ -27,7 +27,6 @@ from rich.console import Console
 import hornbeam
 from bench import remote
 from bench.connections import Connection, at_once
-from bench.ending import ended_by_sigterm
 from bench.groups.ways import (
     ADD,
     INSERT,
@@ -41,12 +40,14 @@ from bench.groups.ways import (
     compare,
     measured_writes,
 )
-from bench.measure import Figure, percentile, ratios, run_in_folder
+from bench.measure import Figure, ratios, run_in_folder
 from bench.nodes import NodeProcesses
 from bench.options import EMPTIED, REPORT, ROUNDS, Numbers, parse
 from bench.peers.design import Source
 from bench.serving import post
 from hornbeam_server.cluster import Cluster
+from hornbeam_server.demo.ending import ended_by_sigterm
+from hornbeam_server.demo.measures import percentile
 
 NODES, WRITERS = Numbers((1, 3)), Numbers((8, 32))
 DURABLE = "each answer waits for hsync of the log in HDFS; transactions that wait share it"

@@ -14,11 +14,11 @@ from typing import Annotated
 
 from rich.console import Console
 
-from bench.ending import ended_by_sigterm
 from bench.live_views.batches import batches
 from bench.live_views.load import cost, of_a_join, of_tpch
 from bench.measure import Figure, run_in_folder
 from bench.options import REPORT, ROUNDS, Numbers, parse
+from hornbeam_server.demo.ending import ended_by_sigterm
 
 RATES = Numbers((100, 500, 1_000, 2_000))
 

@@ -21,14 +21,15 @@ from pathlib import Path
 from typing import Any
 
 import hornbeam
-from bench import serving
 from bench.connections import Connection, at_once
-from bench.measure import Figure, percentile, ratios
+from bench.measure import Figure, ratios
 from bench.serving import Process, get, post
 from bench.tpch import SCHEMA, VIEWS
 from bench.tpch.changes import Changes, Transaction
 from bench.tpch.data import files, load
-from bench.tpcw.live import lags_s
+from hornbeam_server.demo.measures import percentile
+from hornbeam_server.demo.serving import server
+from hornbeam_server.demo.tpcw.live import lags_s
 
 CONNECTIONS = 16
 LOOK_S = 0.02
@@ -111,7 +112,7 @@ def served(folder: Path, ddl: str) -> Iterator[tuple[hornbeam.Connection, int, P
     """A server with the relations and views of `ddl`: a connection, its port, its process."""
     settings: dict[str, Any] = {"resident_refresh": True, "resident_rows": 1_000_000}
     with (
-        serving.server(folder, **settings) as (port, process),
+        server(folder, **settings) as (port, process),
         hornbeam.connect(f"hornbeam://127.0.0.1:{port}", autocommit=True, timeout_s=LAST_S) as db,
     ):
         planned = db.transport.json("POST", "/v1/schema/plan", {"ddl": ddl})

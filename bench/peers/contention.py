@@ -14,11 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from bench.measure import percentile
 from bench.peers.measuring import OnStep
 from bench.peers.port import Cannot, System, Task
 from bench.peers.results import Contention
 from bench.peers.script import Values
+from hornbeam_server.demo.measures import percentile
 
 OPEN_S = 60.0
 """Maximum time until all clients have their sessions."""

@@ -9,8 +9,8 @@ from functools import cache, cached_property, partial
 
 from bench import microdata
 from bench.peers.port import Design, Row, Task
-from bench.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
-from bench.tpcw.data import RELATIONS, Population, Size
+from hornbeam_server.demo.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
+from hornbeam_server.demo.tpcw.data import RELATIONS, Population, Size
 from hornbeam_server.node.schema_plans import PlanRequest, plan_schema
 from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.render import render_ddl

@@ -11,7 +11,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bench.measure import percentile
 from bench.peers.results import (
     BASELINE,
     HORNBEAM,
@@ -26,6 +25,7 @@ from bench.peers.results import (
     Timing,
     way,
 )
+from hornbeam_server.demo.measures import percentile
 
 JOIN_GOALS = {BASELINE: 28.0, MVCC_A: 6.2}
 WRITE_GOALS = {BASELINE: 8.6, MVCC_A: 8.6}

@@ -31,8 +31,6 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from bench.ending import ended_by_sigterm
-from bench.measure import machine
 from bench.nodes import NodeProcesses
 from bench.peers import report
 from bench.peers.bare import bare_operations
@@ -67,8 +65,10 @@ from bench.peers.script import script
 from bench.peers.shopping import shopping
 from bench.peers.throughput import Points, throughput
 from bench.peers.whole import Reader, drained
-from bench.tpcw.data import TODAY, Size
-from bench.tpcw.sessions import MIXES
+from hornbeam_server.demo.ending import ended_by_sigterm
+from hornbeam_server.demo.measures import machine
+from hornbeam_server.demo.tpcw.data import TODAY, Size
+from hornbeam_server.demo.tpcw.sessions import MIXES
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.optimizer.rewrite import rewrite
 from hornbeam_server.schema.catalog import Catalog

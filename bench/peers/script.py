@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from bench.tpcw.compare import parameters
-from bench.tpcw.data import (
+from hornbeam_server.demo.tpcw.compare import parameters
+from hornbeam_server.demo.tpcw.data import (
     TODAY,
     Population,
     Size,

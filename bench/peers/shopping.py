@@ -19,16 +19,22 @@ from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any, TypeVar
 
-from bench.measure import percentile
 from bench.peers.contention import OPEN_S
 from bench.peers.cores import HBASE, Cores, of_cluster
 from bench.peers.measuring import OnStep
 from bench.peers.port import Cannot, Row, Session, System, Task
 from bench.peers.results import Throughput
 from bench.peers.throughput import APART
-from bench.tpcw.data import Size
-from bench.tpcw.sessions import Counter, EmulatedBrowser, Measured, Parameters, StatementFailed
 from hornbeam_server.cluster import Cluster
+from hornbeam_server.demo.measures import percentile
+from hornbeam_server.demo.tpcw.data import Size
+from hornbeam_server.demo.tpcw.sessions import (
+    Counter,
+    EmulatedBrowser,
+    Measured,
+    Parameters,
+    StatementFailed,
+)
 
 DRIVERS = "emulated browsers and drivers"
 REST = "nodes, PostgreSQL, others"

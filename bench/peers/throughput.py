@@ -16,15 +16,15 @@ from pathlib import Path
 
 import hornbeam
 from bench import remote
-from bench.measure import percentile
 from bench.nodes import NodeProcesses
 from bench.peers.cores import HBASE, Cores, of_cluster
 from bench.peers.design import Source
 from bench.peers.measuring import OnStep
 from bench.peers.results import Throughput, Timing
-from bench.tpcw.data import Size
-from bench.tpcw.sessions import BrowserRun, Measured, run_in_process
 from hornbeam_server.cluster import Cluster
+from hornbeam_server.demo.measures import percentile
+from hornbeam_server.demo.tpcw.data import Size
+from hornbeam_server.demo.tpcw.sessions import BrowserRun, Measured, run_in_process
 
 APART = 1_000_000
 """The distance between the new keys of a point and those of the next point."""

@@ -23,11 +23,11 @@ from urllib.parse import urlencode
 from rich.console import Console
 
 import hornbeam
-from bench import serving
-from bench.ending import ended_by_sigterm
 from bench.measure import Figure, run_in_folder
 from bench.options import REPORT, parse
 from bench.serving import Process
+from hornbeam_server.demo.ending import ended_by_sigterm
+from hornbeam_server.demo.serving import server
 
 DDL = (
     "CREATE TABLE sale (s_id INTEGER PRIMARY KEY, s_shop INTEGER NOT NULL, s_amount INTEGER)",
@@ -112,7 +112,7 @@ def measure(options: Options) -> list[Figure]:
         "max_concurrent_requests": 1_000,
     }
     with (
-        serving.server(options.folder / "database", **settings) as (port, process),
+        server(options.folder / "database", **settings) as (port, process),
         hornbeam.connect(f"hornbeam://127.0.0.1:{port}", autocommit=True, timeout_s=60) as db,
     ):
         for statement in DDL:

@@ -17,11 +17,11 @@ from typing import Annotated
 import duckdb
 
 from bench.deltas import without_partials
-from bench.ending import ended_by_sigterm
 from bench.measure import Figure, ratios
 from bench.options import ROUNDS, parse
 from bench.tpch import SCHEMA
 from bench.tpch.data import files
+from hornbeam_server.demo.ending import ended_by_sigterm
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.node.settings import Settings

@@ -1,11 +1,5 @@
-"""TPC-W: schema and statements of Synergy's evaluation, data, and sessions of emulated browsers."""
+"""CloudTPS's evaluation with TPC-W, whose data and browsers are those of the demo."""
 
 from pathlib import Path
 
-FOLDER = Path(__file__).parent
-SCHEMA = FOLDER / "schema.sql"
-WORKLOAD = FOLDER / "workload.sql"
-TOTALS = FOLDER / "totals.sql"
-LIVE = FOLDER / "live.sql"
-CART_AND_ORDER_TOTALS = FOLDER / "cart_and_order_totals.sql"
-PAPER_ROOTS = ("author", "customer", "country")
+CART_AND_ORDER_TOTALS = Path(__file__).with_name("cart_and_order_totals.sql")

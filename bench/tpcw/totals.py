@@ -23,14 +23,15 @@ from rich.console import Console
 
 import hornbeam
 from bench import remote
-from bench.ending import ended_by_sigterm
-from bench.measure import Figure, percentile, ratios
+from bench.measure import Figure, ratios
 from bench.options import REPORT, ROUNDS, parse
 from bench.peers.design import Source, tpcw
 from bench.sites import Serve, Site, measure_at_sites
 from bench.tpcw import CART_AND_ORDER_TOTALS
-from bench.tpcw.data import Size
-from bench.tpcw.sessions import BrowserRun, Measured, run_in_process
+from hornbeam_server.demo.ending import ended_by_sigterm
+from hornbeam_server.demo.measures import percentile
+from hornbeam_server.demo.tpcw.data import Size
+from hornbeam_server.demo.tpcw.sessions import BrowserRun, Measured, run_in_process
 
 MIXES = ("shopping", "ordering")
 WITHOUT, WITH = "no totals", "immediate totals"

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from bench import microdata, serving
-from bench.measure import Figure, percentile, sentence, where_time_goes
+from bench.measure import Figure, sentence, where_time_goes
 from bench.micro import main, parse_options
+from hornbeam_server.demo.measures import percentile
 
 TINY = ["--customers=3", "--rounds=1", "--reads=5", "--writes=20", "--requests=5"]
 SECTIONS = {"reads", "writes", "one write", "REST", "load", "joins", "memory", "deltas"}

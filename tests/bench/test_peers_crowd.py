@@ -16,8 +16,8 @@ from bench.peers.port import Cannot, Task
 from bench.peers.results import LOCKS, ONE_ROOT, PAPER_LOCKS, PIECES, ROOTS_EACH
 from bench.peers.run import Options
 from bench.peers.throughput import pieces_of
-from bench.tpcw.data import Size
-from bench.tpcw.sessions import INTERACTIONS, MIXES, EmulatedBrowser, Measured
+from hornbeam_server.demo.tpcw.data import Size
+from hornbeam_server.demo.tpcw.sessions import INTERACTIONS, MIXES, EmulatedBrowser, Measured
 from hornbeam_server.storage.local.log import LocalLog
 from hornbeam_server.storage.rocks.store import RocksStore
 

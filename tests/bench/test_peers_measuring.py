@@ -13,7 +13,7 @@ from bench.peers.measuring import measure
 from bench.peers.port import Cannot
 from bench.peers.script import WRITES, script
 from bench.peers.whole import drained
-from bench.tpcw.data import Size
+from hornbeam_server.demo.tpcw.data import Size
 
 SIZE = Size(customers=20, items=20)
 TASKS = tpcw(SIZE).tasks

@@ -16,7 +16,7 @@ from bench.peers.paper import Paper
 from bench.peers.paper_protocol import DIRTY, FREE, HELD, Locks, Patience, Slave
 from bench.peers.port import Cannot
 from bench.peers.script import script
-from bench.tpcw.data import TODAY, Size
+from hornbeam_server.demo.tpcw.data import TODAY, Size
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.errors import TypeMismatch, Unavailable
 from hornbeam_server.storage.codec.rows import Codecs

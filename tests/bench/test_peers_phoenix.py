@@ -10,7 +10,7 @@ from bench.peers import phoenix_views as views
 from bench.peers.design import joins, tpcw
 from bench.peers.phoenix_cluster import OMID_POM, PHOENIX_POM, PHOENIX_VERSIONS
 from bench.peers.port import Cannot
-from bench.tpcw.data import Size
+from hornbeam_server.demo.tpcw.data import Size
 from hornbeam_server.schema.catalog import WorkloadStatement
 
 SOURCE = tpcw(Size(customers=50, items=50))

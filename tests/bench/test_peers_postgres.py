@@ -4,7 +4,7 @@ import pytest
 
 from bench.peers import postgres_sql
 from bench.peers.design import tpcw
-from bench.tpcw.data import Size
+from hornbeam_server.demo.tpcw.data import Size
 
 SOURCE = tpcw(Size(customers=50, items=50))
 DESIGN = SOURCE.design

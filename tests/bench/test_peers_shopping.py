@@ -13,8 +13,8 @@ from bench.peers.hornbeam import Hornbeam
 from bench.peers.paper import Paper
 from bench.peers.port import Cannot, Task
 from bench.peers.shopping import DRIVERS, REST, SessionStore, SystemRun, shopping
-from bench.tpcw.data import TODAY, Size
-from bench.tpcw.sessions import Counter, EmulatedBrowser, Measured, StatementFailed
+from hornbeam_server.demo.tpcw.data import TODAY, Size
+from hornbeam_server.demo.tpcw.sessions import Counter, EmulatedBrowser, Measured, StatementFailed
 from hornbeam_server.storage.local.log import LocalLog
 from hornbeam_server.storage.rocks.store import RocksStore
 

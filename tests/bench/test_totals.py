@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.tpcw.sessions import Measured
 from bench.tpcw.totals import MIXES, WITH, WITHOUT, main, write_ms
+from hornbeam_server.demo.tpcw.sessions import Measured
 
 TINY = ["--customers=20", "--items=20", "--sessions=2", "--seconds=1.5", "--rounds=1"]
 

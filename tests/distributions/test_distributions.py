@@ -1,5 +1,7 @@
 """The two distributions, built and installed into empty environments as a user installs them."""
 
+import json
+import re
 import subprocess
 import sys
 import tarfile
@@ -10,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
-DATA = {".py", ".md", ".thrift", ".html", ".css", ".js", ".xml", ".txt"}
+DATA = {".py", ".md", ".sql", ".thrift", ".html", ".css", ".js", ".xml", ".txt"}
 """Suffixes of the files that belong to the server's packages."""
 
 EMBEDDED = """
@@ -33,6 +35,13 @@ SERVED = """
 import hornbeam, sys
 with hornbeam.connect(sys.argv[1]) as db:
     print(db.cursor().execute("SELECT 41 + 1").fetchall())
+"""
+
+
+COUNTED = """
+import hornbeam, sys
+with hornbeam.connect(sys.argv[1]) as db:
+    print(db.cursor().execute("SELECT count(*) FROM country").fetchall())
 """
 
 
@@ -128,6 +137,28 @@ def test_a_client_alone_reads_from_a_server(everything, client_only, tmp_path):
             assert "42" in said
         finally:
             server.terminate()
+
+
+def test_the_demo_runs_and_is_served_from_the_wheels(everything, tmp_path):
+    small = ("--customers=20", "--items=20", "--rounds=1", "--seconds=0.5", "--sessions=2")
+    command = [everything.with_name("hornbeam-server"), "demo", "--data=demo", *small, "--serve"]
+    alone = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "HORNBEAM_PORT": "0"}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=alone, stdout=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            story = ""
+            while not (found := re.search(r"listens on http://(\S+)", story)):
+                line = server.stdout.readline()
+                assert line, story
+                story += line
+            assert "0 differences" in story
+            served = run(everything, "-c", COUNTED, f"hornbeam://{found[1]}", cwd=tmp_path)
+            assert served == "[(92,)]\n"
+        finally:
+            server.terminate()
+    report = json.loads((tmp_path / "demo/report.json").read_text())
+    assert (report["differences"], report["errors"]) == (0, [])
 
 
 @pytest.mark.parametrize(

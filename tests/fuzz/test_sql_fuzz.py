@@ -41,7 +41,7 @@ HEAP_KB = 400_000
 
 
 def corpus() -> list[str]:
-    files = [ROOT / "bench/tpcw/workload.sql", *(ROOT / "tests/query/fixtures").glob("*.sql")]
+    files = [ROOT / "demo/tpcw/workload.sql", *(ROOT / "tests/query/fixtures").glob("*.sql")]
     texts = [re.split(r"^--.*$", file.read_text(), flags=re.MULTILINE) for file in files]
     return [sql.strip() for text in texts for sql in text if sql.strip()]
 

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bench.ending import ended_by_sigterm
-from bench.measure import machine, versions
+from hornbeam_server.demo.ending import ended_by_sigterm
+from hornbeam_server.demo.measures import machine, versions
 from tests.hostile.hostile_families import FAMILIES, attack
 from tests.hostile.hostile_report import Bounds, document, reported, table
 from tests.hostile.hostile_run import GB, Plan, besieged, besieged_there

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from bench.ending import ended_by_sigterm
+from hornbeam_server.demo.ending import ended_by_sigterm
 from tests.nemesis import nemesis_report
 from tests.nemesis.nemesis_faults import FAULTS
 from tests.nemesis.nemesis_kinds import KINDS

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.measure import machine, percentile, versions
 from hornbeam_server.cluster import artefacts
+from hornbeam_server.demo.measures import machine, percentile, versions
 from tests.nemesis.nemesis_faults import FAULTS
 from tests.nemesis.nemesis_run import Verdict
 

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
-from bench.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
-from bench.tpcw import sessions as tpcw
-from bench.tpcw.data import RELATIONS, Population, Size
+from hornbeam_server.demo.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
+from hornbeam_server.demo.tpcw import sessions as tpcw
+from hornbeam_server.demo.tpcw.data import RELATIONS, Population, Size
 from hornbeam_server.schema.workload import load_workload
 from tests.checkers import linearizable, serializable
 from tests.checkers.linearizable import NOT_REPORTED
@@ -664,7 +664,7 @@ class _NoAnswer(Exception):
 
 
 class _Store:
-    """What emulated browsers take for `bench.tpcw.sessions.Store`, over a client of the nemesis."""
+    """A `Store` of the emulated browsers over a client of the nemesis."""
 
     def __init__(
         self,

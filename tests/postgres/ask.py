@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.ending import ended_by_sigterm
 from bench.peers.postgres import Server
+from hornbeam_server.demo.ending import ended_by_sigterm
 from tests.postgres import assigned, scripts
 from tests.postgres.corpus import Answer, corpus, preparation, record, statement
 from tests.postgres.names import named, record_names

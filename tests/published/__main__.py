@@ -12,8 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.ending import ended_by_sigterm
 from bench.peers.postgres import Server
+from hornbeam_server.demo.ending import ended_by_sigterm
 from tests.published import report
 from tests.published.files import PUBLISHED
 from tests.published.trial import Result, tried

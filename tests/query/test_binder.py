@@ -6,8 +6,8 @@ from decimal import Decimal
 import pytest
 from sqlglot import exp
 
-from bench.tpcw import SCHEMA
-from bench.tpcw import WORKLOAD as TPCW_WORKLOAD
+from hornbeam_server.demo.tpcw import SCHEMA
+from hornbeam_server.demo.tpcw import WORKLOAD as TPCW_WORKLOAD
 from hornbeam_server.query.binding.algebra import (
     Comparison,
     EquiJoin,

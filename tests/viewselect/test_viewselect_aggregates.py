@@ -302,7 +302,7 @@ def test_a_plan_with_aggregates_does_not_depend_on_hash_seeds():
     script = (
         "from tests.viewselect.test_viewselect_aggregates import *\n"
         "from tests.viewselect.viewselect_world import TPCW, TPCW_WORKLOAD\n"
-        "from bench.tpcw import TOTALS\n"
+        "from hornbeam_server.demo.tpcw import TOTALS\n"
         "print(planned(TPCW_WORKLOAD + TOTALS.read_text(), ddl=TPCW).text())\n"
     )
     assert len(outputs_by_hash_seed(script)) == 1

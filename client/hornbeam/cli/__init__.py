@@ -20,6 +20,7 @@ from hornbeam import __version__
 from hornbeam.cli import (
     activity,
     cluster,
+    demo,
     importing,
     keys,
     load,
@@ -58,6 +59,7 @@ app = typer.Typer(
 )
 for part in (
     server,
+    demo,
     cluster,
     keys,
     schema,

@@ -8,8 +8,8 @@ name.
 Over REST, requests go to the next node when a node stands by or cannot be reached. Requests that
 may be repeated are repeated for a while, as the client library does.
 
-`python -m bench.tpcw.sessions URL …` runs emulated browsers in a separate process, so that they do
-not take the server's time. It prints their measurements as JSON.
+As a program, this module runs emulated browsers in a separate process, so that they do not take the
+server's time. It prints their measurements as JSON.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import random
 import ssl
 import sys
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
@@ -30,11 +30,15 @@ from itertools import count
 from typing import Any, Protocol
 from uuid import uuid4
 
-import httpx
 import msgspec
 
-from bench.tpcw import WORKLOAD
-from bench.tpcw.data import (
+from hornbeam.aio.http import AsyncHttp
+from hornbeam.aio.transport import AsyncTransport
+from hornbeam.errors import Error
+from hornbeam.nodes import AsyncNodes
+from hornbeam.transport import Requests
+from hornbeam_server.demo.tpcw import WORKLOAD
+from hornbeam_server.demo.tpcw.data import (
     COUNTRIES,
     SUBJECTS,
     TODAY,
@@ -99,15 +103,8 @@ class Store(Protocol):
 class HttpStore:
     """A `Store` over the REST interface."""
 
-    def __init__(
-        self,
-        http: httpx.AsyncClient,
-        urls: Sequence[str],
-        statements: dict[str, str],
-        measured: Measured,
-    ) -> None:
-        self._http = http
-        self._urls = deque(urls)
+    def __init__(self, requests: Requests, statements: dict[str, str], measured: Measured) -> None:
+        self._requests = requests
         self._statements = statements
         self._measured = measured
         self._bookmark = 0
@@ -139,28 +136,17 @@ class HttpStore:
         give_up, headers = time.monotonic() + PATIENCE_S, {"Idempotency-Key": uuid4().hex}
         while True:
             began = time.perf_counter()
-            status, document = await self._sent(path, body, headers)
-            if status == httpx.codes.OK:
+            try:
+                document: dict[str, Any] = await self._requests.json("POST", path, body, headers)
+            except Error as error:
+                is_repeatable = error.retryable or error.outcome == "unknown"
+                if not is_repeatable or time.monotonic() > give_up:
+                    raise StatementFailed(f"{name}: {error.code}: {error}") from error
+            else:
                 self._measured.latencies[name].append((time.perf_counter() - began) * 1000)
                 self._measured.pieces[name].append(_own_times(document))
                 return document
-            is_repeatable = document["retryable"] or document["outcome"] == "unknown"
-            if not is_repeatable or time.monotonic() > give_up:
-                raise StatementFailed(f"{name}: {document['code']}: {document['detail']}")
-            if document.get("standby"):
-                self._urls.rotate(-1)
-            await asyncio.sleep(0.05)
-
-    async def _sent(
-        self, path: str, body: dict[str, Any], headers: dict[str, str]
-    ) -> tuple[int, dict[str, Any]]:
-        """The answer's status and document. A node that cannot be reached counts as a standby."""
-        try:
-            response = await self._http.post(self._urls[0] + path, json=body, headers=headers)
-        except httpx.TransportError as error:
-            lost = {"code": "unreachable", "detail": repr(error), "retryable": True}
-            return 0, {**lost, "outcome": "unknown", "standby": True}
-        return response.status_code, response.json()
+            await self._requests.pause(0.05)
 
 
 def _own_times(document: dict[str, Any]) -> dict[str, float]:
@@ -344,28 +330,33 @@ class BrowserRun:
 async def run_browsers(
     urls: Sequence[str], statements: dict[str, str], run: BrowserRun
 ) -> Measured:
-    """Run emulated browsers against the nodes at `urls`. Each browser has its own HTTP client: a
-    shared pool would search all its connections for every request, which with a hundred connections
-    would be most of this process's work."""
-    measured, counter, tls = Measured(), Counter(run.size, run.skip), ssl.create_default_context()
+    """Run emulated browsers against the nodes at `urls`. Each browser has its own connections."""
+    measured, counter = Measured(), Counter(run.size, run.skip)
     async with AsyncExitStack() as stack:
         browsers = []
         for number in range(run.sessions):
-            http = httpx.AsyncClient(timeout=60, trust_env=False, verify=tls)
-            await stack.enter_async_context(http)
             first = number % len(urls)
-            store = HttpStore(http, [*urls[first:], *urls[:first]], statements, measured)
+            requests = _requests([*urls[first:], *urls[:first]])
+            stack.push_async_callback(requests.close)
+            store = HttpStore(requests, statements, measured)
             browsers.append(EmulatedBrowser(store, run.size, counter, f"{run.seed}/{number}"))
         until = time.monotonic() + run.seconds
         await asyncio.gather(*(browser.run(until, run.mix, measured) for browser in browsers))
     return measured
 
 
+def _requests(urls: Sequence[str]) -> AsyncTransport:
+    """Requests to the nodes at `urls`: to the next node when a node stands by or is not reached."""
+    tls = ssl.create_default_context() if urls[0].startswith("https:") else None
+    nodes = [AsyncHttp(url, connect_timeout_s=10, timeout_s=60, tls=tls) for url in urls]
+    return AsyncTransport(AsyncNodes(nodes), urls[0])
+
+
 async def run_in_process(urls: Sequence[str], run: BrowserRun) -> Measured:
     """Call `run_browsers` in another process. Raises StatementFailed when the process fails."""
     options = (f"--{name}={value}" for name, value in asdict(run).items())
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.tpcw.sessions", *urls, *options),
+        *(sys.executable, "-m", "hornbeam_server.demo.tpcw.sessions", *urls, *options),
         stdout=asyncio.subprocess.PIPE,
     )
     try:

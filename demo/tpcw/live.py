@@ -18,11 +18,11 @@ from typing import Any
 
 import hornbeam
 import hornbeam.aio
-from bench.measure import percentile
-from bench.tpcw import LIVE
 from hornbeam.subscriptions import Changes
 from hornbeam.transport import persistently
 from hornbeam.types import row_reader
+from hornbeam_server.demo.measures import percentile
+from hornbeam_server.demo.tpcw import LIVE
 
 VIEW = "subject_sales"
 RELATION = "order_line"

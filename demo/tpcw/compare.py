@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bench.measure import percentile
-from bench.tpcw.data import COUNTRIES, SUBJECTS, Size, user_name
+from hornbeam_server.demo.measures import percentile
+from hornbeam_server.demo.tpcw.data import COUNTRIES, SUBJECTS, Size, user_name
 from hornbeam_server.node.database import Database
 
 Values = tuple[Any, ...]

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.ending import TERMINATED
+from hornbeam_server.demo.ending import TERMINATED
 
+COMMAND = "from hornbeam.cli import main; main()"
 ROOT = Path(__file__).resolve().parents[2]
 BEGIN = """
 import asyncio, os, signal, subprocess, sys, time
 from pathlib import Path
-from bench.ending import ended_by_sigterm
+from hornbeam_server.demo.ending import ended_by_sigterm
 
 def begun():
     print("begun", flush=True)
@@ -127,9 +128,11 @@ def test_a_command_stops_what_it_has_started(script: str) -> None:
 def test_the_demo_leaves_no_process(tmp_path: Path) -> None:
     """It is terminated while emulated browsers, in their process, use a server in its process."""
     tiny = ("--customers=20", "--items=20", "--rounds=1", "--seconds=60", "--sessions=2")
-    with running("-m", "bench.demo", *tiny, f"--folder={tmp_path / 'demo'}") as process:
+    with running("-c", COMMAND, "demo", *tiny, f"--data={tmp_path / 'demo'}") as process:
         give_up = time.monotonic() + 100
-        while not any("bench.tpcw.sessions" in line for line in others_of_session(process.pid)):
+        while not any(
+            "hornbeam_server.demo.tpcw.sessions" in line for line in others_of_session(process.pid)
+        ):
             assert process.poll() is None
             assert time.monotonic() < give_up
             time.sleep(0.05)

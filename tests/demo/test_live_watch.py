@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 import hornbeam
-from bench.tpcw import LIVE, SCHEMA, live
-from bench.tpcw.live import Subscriber, lags_s, watch
 from hornbeam.subscriptions import Change, Changes
+from hornbeam_server.demo.tpcw import LIVE, SCHEMA, live
+from hornbeam_server.demo.tpcw.live import Subscriber, lags_s, watch
 
 
 @pytest.fixture

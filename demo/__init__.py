@@ -1,0 +1,1 @@
+"""The demo: TPC-W from schema to verified views, on an embedded database."""
