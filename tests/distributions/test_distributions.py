@@ -1,6 +1,7 @@
 """The two distributions, built and installed into empty environments as a user installs them."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
+ALONE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+"""The environment of installed programs, which must not find the checkout."""
 DATA = {".py", ".md", ".sql", ".thrift", ".html", ".css", ".js", ".xml", ".txt"}
 """Suffixes of the files that belong to the server's packages."""
 
@@ -47,7 +50,7 @@ with hornbeam.connect(sys.argv[1]) as db:
 
 def run(*command, cwd=None):
     done = subprocess.run(
-        list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False
+        list(map(str, command)), cwd=cwd, env=ALONE, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -128,7 +131,9 @@ def test_an_application_may_have_modules_of_the_same_names(everything, tmp_path)
 
 def test_a_client_alone_reads_from_a_server(everything, client_only, tmp_path):
     command = [everything.with_name("hornbeam"), "serve", "--data", "data", "--port", "0"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=ALONE, stdout=subprocess.PIPE, text=True
+    ) as server:
         try:
             url = next(word for word in server.stdout.readline().split() if "://" in word)
             client = url.replace("http://", "hornbeam://")
@@ -142,7 +147,7 @@ def test_a_client_alone_reads_from_a_server(everything, client_only, tmp_path):
 def test_the_demo_runs_and_is_served_from_the_wheels(everything, tmp_path):
     small = ("--customers=20", "--items=20", "--rounds=1", "--seconds=0.5", "--sessions=2")
     command = [everything.with_name("hornbeam-server"), "demo", "--data=demo", *small, "--serve"]
-    alone = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "HORNBEAM_PORT": "0"}
+    alone = ALONE | {"HORNBEAM_PORT": "0"}
     with subprocess.Popen(
         command, cwd=tmp_path, env=alone, stdout=subprocess.PIPE, text=True
     ) as server:

@@ -344,7 +344,7 @@ def test_a_self_reference_is_no_cycle() -> None:
 
 
 def test_the_tpcw_schema_is_read() -> None:
-    text = (Path(__file__).parents[2] / "bench" / "tpcw" / "schema.sql").read_text()
+    text = (Path(__file__).parents[2] / "demo" / "tpcw" / "schema.sql").read_text()
     schema = load_ddl(text)
     assert [len(relation.columns) for relation in schema.relations] == [
         4, 6, 7, 17, 22, 11, 6, 9, 2, 3,

@@ -28,7 +28,7 @@ def database(folder: Path, ddl: str) -> str:
 
 
 def test_the_reflected_tpcw_schema_equals_its_ddl(tmp_path: Path) -> None:
-    ddl = (Path(__file__).parents[2] / "bench" / "tpcw" / "schema.sql").read_text()
+    ddl = (Path(__file__).parents[2] / "demo" / "tpcw" / "schema.sql").read_text()
     reflected, loaded = reflect(database(tmp_path, ddl)), load_ddl(ddl)
     assert sorted(reflected.names) == sorted(loaded.names)
     for relation in loaded.relations:

@@ -44,7 +44,7 @@ def test_annotations_inside_text_are_text() -> None:
 
 
 def test_the_tpcw_workload_is_read() -> None:
-    file = Path(__file__).parents[2] / "bench" / "tpcw" / "workload.sql"
+    file = Path(__file__).parents[2] / "demo" / "tpcw" / "workload.sql"
     loaded = load_workload(file.read_text())
     assert len(loaded) == len(re.findall("^-- name: ", file.read_text(), re.MULTILINE))
     assert loaded[0].name == "get_name"

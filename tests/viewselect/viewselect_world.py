@@ -64,9 +64,9 @@ SELECT * FROM customer, orders, order_line WHERE c_id = o_c_id AND o_id = ol_o_i
 """
 """The workload of section IX-B1."""
 
-_BENCH = Path(__file__).parents[2] / "bench" / "tpcw"
-TPCW = (_BENCH / "schema.sql").read_text()
-TPCW_WORKLOAD = (_BENCH / "workload.sql").read_text()
+_DEMO = Path(__file__).parents[2] / "demo" / "tpcw"
+TPCW = (_DEMO / "schema.sql").read_text()
+TPCW_WORKLOAD = (_DEMO / "workload.sql").read_text()
 PAPER_ROOTS = ("author", "customer", "country")
 SMALL_TPCW = {
     "country": 92, "author": 250, "address": 2000, "customer": 1000, "item": 1000, "orders": 900,
