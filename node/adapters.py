@@ -14,7 +14,7 @@ from pathlib import Path
 
 import structlog
 
-from hornbeam_server.node.settings import Settings
+from hornbeam_server.node.settings import Settings, gateway_addresses
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.pool import new_threads
 from hornbeam_server.query.workers.processes import Worker, fork_worker
@@ -121,7 +121,7 @@ def cluster_ports(settings: Settings, coordination: Coordination, tls: Tls | Non
     from hornbeam_server.storage.hbase.store import HBaseStore
     from hornbeam_server.storage.hdfs.log import HdfsLog, hdfs_logs
 
-    gateways = [_host_and_port(gateway) for gateway in settings.gateways.split(",")]
+    gateways = gateway_addresses(settings.gateways)
     _data_folder(settings)
     folder = f"/{settings.database}/log"
 
@@ -161,13 +161,6 @@ def cluster_ports(settings: Settings, coordination: Coordination, tls: Tls | Non
         log_source=HdfsLogSource(settings.hdfs, folder),
         log_reader=logs,
     )
-
-
-def _host_and_port(text: str) -> tuple[str, int]:
-    host, _, port = text.strip().rpartition(":")
-    if not host or not port.isdigit():
-        raise InvalidRequest(f"{text!r} in gateways is not host:port.", cure="As 127.0.0.1:9091.")
-    return host, int(port)
 
 
 _OURS = frozenset({"coordination", "store", "log", "spill", EXPORTS})

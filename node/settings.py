@@ -27,6 +27,10 @@ NO_SETTINGS = {"HORNBEAM_URL", "HORNBEAM_API_KEY", "HORNBEAM_CLUSTER", "HORNBEAM
 of the implementation of codecs, which is chosen for a whole process."""
 
 
+_THRIFT_1 = "thrift1://"
+_HIGHEST_PORT = 65_535
+
+
 class Settings(BaseSettings):
     """All settings of a server. Names of durations and sizes end with the unit."""
 
@@ -303,6 +307,12 @@ class Settings(BaseSettings):
                 raise ValueError(f"{name!r} is not the name or address of a host, without a port")
         return value
 
+    @field_validator("gateways")
+    @classmethod
+    def _are_gateways(cls, value: str) -> str:
+        gateway_addresses(value)
+        return value
+
     @field_validator("node_secret")
     @classmethod
     def _long_enough(cls, value: SecretStr) -> SecretStr:
@@ -323,6 +333,25 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def gateway_addresses(gateways: str) -> list[tuple[str, int]]:
+    """Host and port of each of the setting's `gateways`. Raises ValueError."""
+    return [_gateway_address(text.strip()) for text in gateways.split(",")]
+
+
+def _gateway_address(text: str) -> tuple[str, int]:
+    if text.startswith(_THRIFT_1):
+        raise ValueError(
+            f"{text} is a Thrift 1 server of HBase. It cannot force HBase's log to disk, so a "
+            "power cut would lose rows, and it cannot set or check what Hornbeam's tables need. "
+            "Start a Thrift 2 server next to it (bin/hbase thrift2 start -p 9091 --infoport 9096), "
+            "and name its host:port; see docs/nodes.md"
+        )
+    authority = read_authority(text)
+    if authority is None or not authority.port or authority.port > _HIGHEST_PORT:
+        raise ValueError(f"{text!r} is not host:port, such as 127.0.0.1:9091")
+    return authority.host, authority.port
 
 
 def load_settings(**given: Any) -> Settings:

@@ -196,7 +196,8 @@ class Gateways:
                 failures.append(f"{address} {_why_not(error)}")
         raise CallFailed(
             f"No Thrift 2 gateway of HBase can be used: {'; '.join(failures)}.",
-            cure="Start one, or correct the addresses in the settings.",
+            cure="Start one (bin/hbase thrift2 start -p 9091), or correct the addresses in the "
+            "settings.",
             sent=False,
         )
 
