@@ -38,11 +38,13 @@ from hornbeam_server.demo.tpcw.live import Watched, watch
 from hornbeam_server.demo.tpcw.sessions import BrowserRun, Measured, run_in_process
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlannedSchema, PlanRequest
-from hornbeam_server.node.settings import Settings
+from hornbeam_server.node.settings import Settings, load_settings
 from hornbeam_server.schema.errors import InvalidRequest
 from hornbeam_server.schema.workload import load_workload
 
 LOAD_BATCH = 5_000
+OWN = {"store": "embedded", "authentication": "none", "host": "127.0.0.1"}
+"""Settings of the demo's databases, whatever those of this machine's server are."""
 DATABASE, WITHOUT_VIEWS = "database", "without-views"
 """Folders of the two databases, within the folder of the demo."""
 
@@ -121,7 +123,7 @@ async def run(options: DemoOptions, console: Console) -> DemoResult:
         baseline_storage = await _storage(baseline)
     with console.status(f"{options.sessions} emulated browsers, {options.seconds:g} s"):
         measured, watched = await _run_browsers(with_views, size, options)
-    async with await Database.open(Settings(data=with_views)) as database:
+    async with await Database.open(_settings(with_views)) as database:
         with console.status("Recomputing every view and index"):
             report = await database.verify()
         storage = [await _storage(database), baseline_storage]
@@ -143,12 +145,16 @@ async def run(options: DemoOptions, console: Console) -> DemoResult:
     return result
 
 
+def _settings(folder: Path) -> Settings:
+    return load_settings(data=folder, **OWN)
+
+
 @asynccontextmanager
 async def _opened(
     folder: Path, request: PlanRequest
 ) -> AsyncIterator[tuple[Database, PlannedSchema]]:
     """Yields a new database in `folder` with the plan of `request` in force, and the plan."""
-    async with await Database.open(Settings(data=folder)) as database:
+    async with await Database.open(_settings(folder)) as database:
         planned = database.plan_schema(request)
         await database.apply_schema(request, planned.plan_id)
         await database.keeper.wait_built()
@@ -184,7 +190,7 @@ async def load(database: Database, size: Size, console: Console) -> float:
 async def _run_browsers(folder: Path, size: Size, options: DemoOptions) -> tuple[Measured, Watched]:
     """Run the browsers against `hornbeam serve`, in a process of its own as they are. Meanwhile
     watch the live view."""
-    with serving.server(folder, resident_refresh="true") as (port, _):
+    with serving.server(folder, resident_refresh="true", **OWN) as (port, _):
         browsers = asyncio.ensure_future(
             run_in_process(
                 [f"http://127.0.0.1:{port}"],

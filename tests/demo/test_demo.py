@@ -18,7 +18,10 @@ def failure_of(*arguments):
     return CliRunner().invoke(app, ["demo", *map(str, arguments)]).exception
 
 
-def test_the_report_is_printed_as_json_and_the_story_beside_it(tmp_path):
+def test_the_report_is_printed_as_json_and_the_story_beside_it(tmp_path, monkeypatch):
+    """The settings of another server of this machine do not count."""
+    monkeypatch.setenv("HORNBEAM_STORE", "hbase")
+    monkeypatch.setenv("HORNBEAM_AUTHENTICATION", "keys")
     folder = tmp_path / "demo"
     (folder / DATABASE).mkdir(parents=True)
     (folder / REPORTS[0]).write_text("of a former demo")

@@ -70,7 +70,7 @@ def demo(
         raise typer.Exit(1)
     database = data / module.DATABASE
     if serve:
-        server_module("api.serve").serve(data=database)
+        server_module("api.serve").serve(data=database, store="embedded")
     else:
         out.print(
             f"To explore it: {_own_name()} serve --data {database}, then open"
