@@ -20,6 +20,7 @@ FOLDERS = (
         "demo",
         "docker",
         "docs",
+        "examples",
         "maintain",
         "node",
         "pgwire",
