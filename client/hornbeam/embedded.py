@@ -99,6 +99,8 @@ class LoopThread:
             if self._closed and not (task and task.cancelling()):
                 raise self._refusal() from None
             raise
+        finally:
+            self._end_daemon()
 
     def close(
         self, last: Coroutine[Any, Any, object] | None = None, *, main_ended: bool = False
@@ -125,10 +127,9 @@ class LoopThread:
         raise self._refusal()
 
     def _end_daemon(self) -> None:
-        """End a daemon thread silently, as the end of the process does, when the loop has been
-        closed because the main thread has ended."""
-        if self._main_ended and threading.current_thread().daemon:
-            raise SystemExit
+        """End a daemon thread when the main thread's end has closed the loop."""
+        if self._main_ended:
+            _end_daemon()
 
     def _refusal(self) -> InterfaceError:
         """The error for work that comes too late, or in another process."""
@@ -144,6 +145,22 @@ class LoopThread:
             f"{self._name} is closed, since the main thread has ended.\n"
             "  Let the main thread wait for the threads that use the database (Thread.join)."
         )
+
+
+def _end_daemon() -> None:
+    """End a daemon thread silently, as the end of the process does. Only to be called after the
+    main thread has ended."""
+    if threading.current_thread().daemon:
+        raise SystemExit
+
+
+def _too_late(folder: str | Path) -> InterfaceError:
+    """The error for opening a folder after the main thread has ended."""
+    _end_daemon()
+    return InterfaceError(
+        f"The database in {folder} cannot be opened: the main thread has ended.\n"
+        "  Open it before, and wait for the threads that use it (Thread.join)."
+    )
 
 
 async def _ended(loop: asyncio.AbstractEventLoop) -> None:
@@ -182,17 +199,14 @@ class _Folders:
         """Forget the databases of the parent, in a forked process."""
         self._lock = threading.Lock()
         self._open: dict[Path, _Embedded] = {}
-        self._ended = False
+        self.ended = False
 
     def borrow(self, path: str) -> _Embedded:
         """The database in a folder, for one more user. Raises InterfaceError, DatabaseError."""
         folder = Path(path).resolve()
         with self._lock:
-            if self._ended:
-                raise InterfaceError(
-                    f"The database in {folder} cannot be opened: the main thread has ended.\n"
-                    "  Open it before, and wait for the threads that use it (Thread.join)."
-                )
+            if self.ended:
+                raise _too_late(folder)
             embedded = self._open.get(folder) or _Embedded(folder)
             self._open[folder] = embedded
             embedded.users += 1
@@ -210,7 +224,7 @@ class _Folders:
     def close(self) -> None:
         """Close all databases, at the end of the main thread."""
         with self._lock:
-            self._ended = True
+            self.ended = True
             while self._open:
                 folder, embedded = self._open.popitem()
                 try:
@@ -283,6 +297,10 @@ class AsyncInProcess:
         except asyncio.CancelledError:  # the thread cannot be stopped, and opens the folder
             opening.add_done_callback(_give_back_opened)
             raise
+        except (InterfaceError, RuntimeError):  # executors refuse work after the main thread's end
+            if _FOLDERS.ended:
+                raise _too_late(folder) from None
+            raise
 
     async def send(self, request: Request) -> AsyncAnswer:
         exchange = _Exchange(self._app, request)
@@ -299,7 +317,11 @@ class AsyncInProcess:
     async def close(self) -> None:
         if self._embedded is not None:
             embedded, self._embedded = self._embedded, None
-            await asyncio.to_thread(_FOLDERS.give_back, embedded)
+            try:
+                await asyncio.to_thread(_FOLDERS.give_back, embedded)
+            except RuntimeError:  # executors refuse work after the main thread's end
+                if not _FOLDERS.ended:  # else its end has closed the folder
+                    raise
 
 
 def _give_back_opened(opening: asyncio.Future[_Embedded]) -> None:

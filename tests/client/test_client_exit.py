@@ -68,6 +68,25 @@ for _ in range(3):
     threading.Thread(target=work, args=(hornbeam.connect(url),), daemon=True).start()
 time.sleep(0.1)
 """
+LATE = """
+def use():
+    threading.main_thread().join()
+    hornbeam.connect(url)
+
+def use_aio():
+    threading.main_thread().join()
+    asyncio.run(aio.connect(url).__aenter__())
+
+async def held():
+    async with aio.connect(url) as connection:
+        threading.main_thread().join()
+        time.sleep(0.5)  # the database is closed
+        await connection.cursor().execute("SELECT 1")
+
+for work in (use, use_aio, lambda: asyncio.run(held())):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.2)
+"""
 DELAYED = "atexit.register(time.sleep, 1.5)  # longer than the committer's CHECKPOINT_INTERVAL_S\n"
 CLOSED_LATE = "atexit.register(db.close)\natexit.register(Pool(url).close)\n"
 FORKED = """
@@ -122,6 +141,7 @@ def ended(tmp_path: Path, script: str) -> tuple[int, str, list[int]]:
         (DELAYED + POOL, 0, [1, 2]),
         (DELAYED + AIO, 0, [1, 2, 3]),
         (DELAYED + DAEMON, 0, [1]),
+        (DELAYED + LATE, 0, [1]),
         (CLOSED_LATE, 0, [1]),
         (FORKED, 0, [1, 2]),
         (CLOSED_IN_FORK, 0, [1, 2]),
@@ -129,7 +149,8 @@ def ended(tmp_path: Path, script: str) -> tuple[int, str, list[int]]:
     ],
     ids=[
         *("end", "sys.exit in a transaction", "stream", "pool", "aio"),
-        *("daemon threads", "closed by atexit", "fork", "closed in a fork", "multiprocessing"),
+        *("daemon threads", "late daemon threads", "closed by atexit", "fork"),
+        *("closed in a fork", "multiprocessing"),
     ],
 )
 def test_a_process_ends_silently_without_close(
@@ -187,6 +208,15 @@ def write():
         else:
             os._exit(9)
     db.close()
+
+    async def use_aio():
+        try:
+            async with aio.connect(url):
+                os._exit(9)
+        except hornbeam.InterfaceError as error:
+            assert "main thread has ended" in str(error), error
+
+    asyncio.run(use_aio())
     os._exit(7)
 
 threading.Thread(target=write).start()
