@@ -34,7 +34,7 @@ DDL = ""
 _ALTERS = {"alter", "rename"}
 _BEHIND_DROP = {"cascade", "restrict"}
 _NOISE = {"if", "not", "exists", "unique", "concurrently", "only"}
-_BEFORE_KIND = {*_NOISE, "or", "replace"}
+_BEFORE_KIND = {*_NOISE, "or", "replace", "unlogged"}
 MATERIALIZED = "materialized view"
 PASSED_OVER = "passed over: view "
 """The beginning of a note about a plain view that cannot be read."""

@@ -24,7 +24,7 @@ from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, PREFIX, write_jsonb
 from hornbeam_server.query.dialect.jsonb_rows import POPULATING
 from hornbeam_server.query.dialect.macros import CAST_FROM, TEXT_MACROS, call, is_plain
-from hornbeam_server.query.dialect.numerics import write_numeric
+from hornbeam_server.query.dialect.numerics import has_exponent, write_numeric
 from hornbeam_server.query.dialect.operand_kinds import KINDS, write_operands
 from hornbeam_server.query.dialect.overloads import OVERLOAD, write_overload
 from hornbeam_server.query.dialect.patterns import constant_pattern, is_plain_pattern
@@ -461,7 +461,7 @@ def _write_text(node: exp.Cast, to: exp.DataType) -> None:
 def _readable_as_text(value: exp.Expr, type_: ColumnType | None) -> exp.Expr:
     """The argument of a cast to text, as a value whose text in DuckDB is PostgreSQL's."""
     if type_ is None:
-        if isinstance(value, _WRITTEN) and not _has_exponent(value):
+        if isinstance(value, _WRITTEN) and not has_exponent(value):
             return value
         return call("text" if is_plain(value) else "text_of_any", value)
     if type_.element is not None:
@@ -475,13 +475,9 @@ def _readable_as_text(value: exp.Expr, type_: ColumnType | None) -> exp.Expr:
             return call("text_of_any", value)
         case Kind.DECIMAL if type_.precision == type_.scale:
             return call("text", value)
-    if _has_exponent(value):
+    if has_exponent(value):
         return call("text" if is_plain(value) else "text_of_any", value)
     return value
-
-
-def _has_exponent(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Literal) and not node.is_string and "e" in node.name.lower()
 
 
 def _write_numeric(node: exp.Cast) -> None:

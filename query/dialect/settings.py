@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from hornbeam_server.query.dialect.session import POSTGRESQL
+from hornbeam_server.query.dialect.session import POSTGRESQL, POSTGRESQL_NUMBER
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import PUBLIC
 from hornbeam_server.schema.sqltext import literal_sql
@@ -27,6 +27,7 @@ SETTINGS = {
     "search_path": (PUBLIC, "The schemas of names without a schema."),
     "server_encoding": ("UTF8", "The encoding of stored text."),
     "server_version": (POSTGRESQL, "The version of PostgreSQL whose SQL this is."),
+    "server_version_num": (POSTGRESQL_NUMBER, "The same version as a number."),
     "standard_conforming_strings": ("on", "A backslash in '…' is a character."),
     "TimeZone": ("UTC", "The time zone of the session."),
 }

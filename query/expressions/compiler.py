@@ -75,21 +75,24 @@ class CompiledExpression:
         return value
 
 
-def compile_expression(node: exp.Expr, scope: Scope) -> CompiledExpression | None:
+def compile_expression(
+    node: exp.Expr, scope: Scope, compiler: Callable[[Scope], Compiler] | None = None
+) -> CompiledExpression | None:
     """Compile `node` to a closure with DuckDB's semantics; None if equality is not certain.
+    `compiler` makes one that compiles more.
 
     Placeholders have their number in `meta["index"]`; otherwise they are numbered within `node`.
     Propagates the errors of `scope.resolve`.
     """
     number_placeholders(node)
     try:
-        operand = _Compiler(scope).compile(node)
+        operand = (compiler or Compiler)(scope).compile(node)
     except NotNativeError:
         return None
     return CompiledExpression(operand.type, operand.evaluate)
 
 
-class _Compiler:
+class Compiler:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
 
@@ -144,7 +147,7 @@ class _Compiler:
         return self.all(node.this, node.expression)
 
 
-Handler = Callable[[_Compiler, Any], Operand]
+Handler = Callable[[Compiler, Any], Operand]
 _HANDLERS: dict[type, tuple[frozenset[str], Handler]] = {}
 
 
@@ -160,14 +163,14 @@ def _handles(type_: type, *arguments: str) -> Callable[[Handler], Handler]:
 
 
 @_handles(exp.Column, "table", "db", "catalog")
-def _column(compiler: _Compiler, node: exp.Column) -> Operand:
+def _column(compiler: Compiler, node: exp.Column) -> Operand:
     position, type_ = compiler.scope.resolve(node)
     nan = bool(node.meta.get(MAY_BE_NAN))
     return Operand(type_, column_getter(position), position=position, may_be_nan=nan)
 
 
 @_handles(exp.Literal, "is_string")
-def _literal(_: _Compiler, node: exp.Literal) -> Operand:
+def _literal(_: Compiler, node: exp.Literal) -> Operand:
     if node.is_string:
         return constant(TEXT, node.this, text=node.this)
     number = parse_number(node.this)
@@ -177,17 +180,17 @@ def _literal(_: _Compiler, node: exp.Literal) -> Operand:
 
 
 @_handles(exp.Null)
-def _null(_: _Compiler, _node: exp.Null) -> Operand:
+def _null(_: Compiler, _node: exp.Null) -> Operand:
     return constant(None, None)
 
 
 @_handles(exp.Boolean)
-def _boolean(_: _Compiler, node: exp.Boolean) -> Operand:
+def _boolean(_: Compiler, node: exp.Boolean) -> Operand:
     return logic.truth(bool(node.this))
 
 
 @_handles(exp.Placeholder)
-def _placeholder(compiler: _Compiler, node: exp.Placeholder) -> Operand:
+def _placeholder(compiler: Compiler, node: exp.Placeholder) -> Operand:
     key = parameter_key(node)
     type_ = compiler.scope.parameter_type(key)
     if type_ is None:
@@ -197,12 +200,12 @@ def _placeholder(compiler: _Compiler, node: exp.Placeholder) -> Operand:
 
 
 @_handles(exp.Array, "expressions")
-def _array(compiler: _Compiler, node: exp.Array) -> Operand:
+def _array(compiler: Compiler, node: exp.Array) -> Operand:
     return arrays.written(compiler.all(*node.expressions))
 
 
 @_handles(exp.Paren)
-def _paren(compiler: _Compiler, node: exp.Paren) -> Operand:
+def _paren(compiler: Compiler, node: exp.Paren) -> Operand:
     return compiler.compile(node.this)
 
 
@@ -226,33 +229,33 @@ for _type, _test in _TESTS.items():
 
 
 @_handles(exp.NullSafeNEQ, "expression")
-def _distinct(compiler: _Compiler, node: exp.NullSafeNEQ) -> Operand:
+def _distinct(compiler: Compiler, node: exp.NullSafeNEQ) -> Operand:
     return comparison.distinct(*compiler.sides(node))
 
 
 @_handles(exp.NullSafeEQ, "expression")
-def _not_distinct(compiler: _Compiler, node: exp.NullSafeEQ) -> Operand:
+def _not_distinct(compiler: Compiler, node: exp.NullSafeEQ) -> Operand:
     return logic.negation(comparison.distinct(*compiler.sides(node)))
 
 
 @_handles(exp.Between, "low", "high")
-def _between(compiler: _Compiler, node: exp.Between) -> Operand:
+def _between(compiler: Compiler, node: exp.Between) -> Operand:
     return comparison.between(*compiler.all(node.this, node.args["low"], node.args["high"]))
 
 
 @_handles(exp.In, "expressions")
-def _in(compiler: _Compiler, node: exp.In) -> Operand:
+def _in(compiler: Compiler, node: exp.In) -> Operand:
     return comparison.member(compiler.compile(node.this), compiler.all(*node.expressions))
 
 
 @_handles(exp.And, "expression")
-def _and(compiler: _Compiler, node: exp.And) -> Operand:
+def _and(compiler: Compiler, node: exp.And) -> Operand:
     parts = compiler.all(*_flattened(node, exp.And))
     return logic.conjunction([logic.condition(part) for part in parts])
 
 
 @_handles(exp.Or, "expression")
-def _or(compiler: _Compiler, node: exp.Or) -> Operand:
+def _or(compiler: Compiler, node: exp.Or) -> Operand:
     parts = compiler.all(*_flattened(node, exp.Or))
     return logic.disjunction([logic.condition(part) for part in parts])
 
@@ -266,12 +269,12 @@ def _flattened(node: Any, type_: Any) -> Iterator[Any]:
 
 
 @_handles(exp.Not)
-def _not(compiler: _Compiler, node: exp.Not) -> Operand:
+def _not(compiler: Compiler, node: exp.Not) -> Operand:
     return logic.negation(compiler.compile(node.this))
 
 
 @_handles(exp.Is, "expression")
-def _is(compiler: _Compiler, node: exp.Is) -> Operand:
+def _is(compiler: Compiler, node: exp.Is) -> Operand:
     operand = compiler.compile(node.this)
     match node.expression:
         case exp.Null():
@@ -282,7 +285,7 @@ def _is(compiler: _Compiler, node: exp.Is) -> Operand:
 
 
 @_handles(exp.Case, "ifs", "default")
-def _case(compiler: _Compiler, node: exp.Case) -> Operand:
+def _case(compiler: Compiler, node: exp.Case) -> Operand:
     subject = compiler.compile(node.this) if node.this is not None else None
     branches = []
     for branch in node.args["ifs"]:
@@ -295,24 +298,24 @@ def _case(compiler: _Compiler, node: exp.Case) -> Operand:
 
 
 @_handles(exp.Coalesce, "expressions")
-def _coalesce(compiler: _Compiler, node: exp.Coalesce) -> Operand:
+def _coalesce(compiler: Compiler, node: exp.Coalesce) -> Operand:
     return logic.coalesce(compiler.all(node.this, *node.expressions))
 
 
 @_handles(exp.Nullif, "expression")
-def _nullif(compiler: _Compiler, node: exp.Nullif) -> Operand:
+def _nullif(compiler: Compiler, node: exp.Nullif) -> Operand:
     found = logic.nullif(*compiler.sides(node))
     kind = AS_KIND.get(node.meta.get(AROUND, ""))
     return found if kind is None else arithmetic.as_kind(found, kind)
 
 
 @_handles(exp.Greatest, "expressions", "ignore_nulls")
-def _greatest(compiler: _Compiler, node: exp.Greatest) -> Operand:
+def _greatest(compiler: Compiler, node: exp.Greatest) -> Operand:
     return logic.extreme(max, compiler.all(node.this, *node.expressions))
 
 
 @_handles(exp.Least, "expressions", "ignore_nulls")
-def _least(compiler: _Compiler, node: exp.Least) -> Operand:
+def _least(compiler: Compiler, node: exp.Least) -> Operand:
     return logic.extreme(min, compiler.all(node.this, *node.expressions))
 
 
@@ -328,7 +331,7 @@ _handles(exp.Sub, "expression")(_arithmetic(operator.sub))
 
 
 @_handles(exp.Mul, "expression")
-def _product(compiler: _Compiler, node: exp.Mul) -> Operand:
+def _product(compiler: Compiler, node: exp.Mul) -> Operand:
     sides = compiler.sides(node)
     if is_long_product(node):
         return arithmetic.long_product(*sides)
@@ -336,7 +339,7 @@ def _product(compiler: _Compiler, node: exp.Mul) -> Operand:
 
 
 @_handles(exp.Div, "expression", "typed", "safe")
-def _quotient(compiler: _Compiler, node: exp.Div) -> Operand:
+def _quotient(compiler: Compiler, node: exp.Div) -> Operand:
     if node.args.get("typed"):
         raise NotNativeError  # of another dialect: the type of the operands is kept
     if is_quotient(node):
@@ -345,27 +348,27 @@ def _quotient(compiler: _Compiler, node: exp.Div) -> Operand:
 
 
 @_handles(exp.IntDiv, "expression")
-def _whole_quotient(compiler: _Compiler, node: exp.IntDiv) -> Operand:
+def _whole_quotient(compiler: Compiler, node: exp.IntDiv) -> Operand:
     return arithmetic.whole_quotient(*compiler.sides(node))
 
 
 @_handles(exp.Mod, "expression")
-def _modulo(compiler: _Compiler, node: exp.Mod) -> Operand:
+def _modulo(compiler: Compiler, node: exp.Mod) -> Operand:
     return arithmetic.modulo(*compiler.sides(node))
 
 
 @_handles(exp.Neg)
-def _neg(compiler: _Compiler, node: exp.Neg) -> Operand:
+def _neg(compiler: Compiler, node: exp.Neg) -> Operand:
     return arithmetic.minus(compiler.compile(node.this))
 
 
 @_handles(exp.Abs)
-def _abs(compiler: _Compiler, node: exp.Abs) -> Operand:
+def _abs(compiler: Compiler, node: exp.Abs) -> Operand:
     return arithmetic.absolute(compiler.compile(node.this))
 
 
 @_handles(exp.Round, "decimals")
-def _round(compiler: _Compiler, node: exp.Round) -> Operand:
+def _round(compiler: Compiler, node: exp.Round) -> Operand:
     digits = _number(node.args.get("decimals"))
     even = is_rounded_to_even(node)
     (operand,) = _read(node, compiler.all(node.this))
@@ -379,7 +382,7 @@ def _read(node: exp.Expr, operands: list[Operand]) -> list[Operand]:
 
 
 @_handles(exp.Cast, "to")
-def _cast(compiler: _Compiler, node: exp.Cast) -> Operand:
+def _cast(compiler: Compiler, node: exp.Cast) -> Operand:
     to, operand = node.args["to"], compiler.compile(node.this)
     if DIGITS in node.meta:
         operand = jsonb.number(node.meta[DIGITS], operand)
@@ -405,7 +408,7 @@ def _number(node: exp.Expr | None) -> int | None:
 
 
 @_handles(exp.Anonymous, "expressions")
-def _call(compiler: _Compiler, node: exp.Anonymous) -> Operand:
+def _call(compiler: Compiler, node: exp.Anonymous) -> Operand:
     if node.find(exp.Column) is None and not is_macro(node.name):
         raise NotNativeError  # the type of DATE_PART of a constant depends on its value
     return functions.called(node.name, _read(node, compiler.all(*node.expressions)))
@@ -415,17 +418,17 @@ def _call(compiler: _Compiler, node: exp.Anonymous) -> Operand:
 
 
 @_handles(exp.Like, "expression", "negate")
-def _like(compiler: _Compiler, node: exp.Like) -> Operand:
+def _like(compiler: Compiler, node: exp.Like) -> Operand:
     return _pattern(compiler, node, text.BACKSLASH)
 
 
 @_handles(exp.ILike, "expression", "negate")
-def _ilike(compiler: _Compiler, node: exp.ILike) -> Operand:
+def _ilike(compiler: Compiler, node: exp.ILike) -> Operand:
     return _pattern(compiler, node, text.BACKSLASH)
 
 
 @_handles(exp.Escape, "expression")
-def _escape(compiler: _Compiler, node: exp.Escape) -> Operand:
+def _escape(compiler: Compiler, node: exp.Escape) -> Operand:
     character = node.expression
     like = node.this
     known = {"this", "expression", "negate"}
@@ -438,39 +441,39 @@ def _escape(compiler: _Compiler, node: exp.Escape) -> Operand:
     return _pattern(compiler, like, character.this or None)
 
 
-def _pattern(compiler: _Compiler, node: Any, escape: str | None) -> Operand:
+def _pattern(compiler: Compiler, node: Any, escape: str | None) -> Operand:
     insensitive = isinstance(node, exp.ILike)
     found = text.like(*compiler.sides(node), insensitive=insensitive, escape=escape)
     return logic.negation(found) if node.args.get("negate") else found
 
 
 @_handles(exp.DPipe, "expression", "safe")
-def _concatenation(compiler: _Compiler, node: exp.DPipe) -> Operand:
+def _concatenation(compiler: Compiler, node: exp.DPipe) -> Operand:
     return text.concatenate(*compiler.sides(node))
 
 
 @_handles(exp.Lower)
-def _lower(compiler: _Compiler, node: exp.Lower) -> Operand:
+def _lower(compiler: Compiler, node: exp.Lower) -> Operand:
     return text.change_case(compiler.compile(node.this), text.lower)
 
 
 @_handles(exp.Upper)
-def _upper(compiler: _Compiler, node: exp.Upper) -> Operand:
+def _upper(compiler: Compiler, node: exp.Upper) -> Operand:
     return text.change_case(compiler.compile(node.this), text.upper)
 
 
 @_handles(exp.StrPosition, "substr")
-def _place(compiler: _Compiler, node: exp.StrPosition) -> Operand:
+def _place(compiler: Compiler, node: exp.StrPosition) -> Operand:
     return text.position(*compiler.all(node.this, node.args["substr"]))
 
 
 @_handles(exp.Length)
-def _length(compiler: _Compiler, node: exp.Length) -> Operand:
+def _length(compiler: Compiler, node: exp.Length) -> Operand:
     return text.length(compiler.compile(node.this))
 
 
 @_handles(exp.Substring, "start", "length")
-def _substring(compiler: _Compiler, node: exp.Substring) -> Operand:
+def _substring(compiler: Compiler, node: exp.Substring) -> Operand:
     start = _number(node.args.get("start"))
     if start is None:
         raise NotNativeError
@@ -478,7 +481,7 @@ def _substring(compiler: _Compiler, node: exp.Substring) -> Operand:
 
 
 @_handles(exp.Trim, "expression", "position")
-def _trim(compiler: _Compiler, node: exp.Trim) -> Operand:
+def _trim(compiler: Compiler, node: exp.Trim) -> Operand:
     characters = node.expression
     if characters and not (type(characters) is exp.Literal and characters.is_string):
         raise NotNativeError

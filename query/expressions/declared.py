@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from sqlglot import exp
 
@@ -17,7 +17,7 @@ from hornbeam_server.query.binding.binder import bind_tree
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.query.dialect.functions import is_current_time, makes_or_takes_rows
 from hornbeam_server.query.expressions.compiler import CompiledExpression, compile_expression
-from hornbeam_server.query.expressions.conversions import compile_with_casts
+from hornbeam_server.query.expressions.conversions import compile_conversion_to
 from hornbeam_server.query.expressions.operands import NUMBERS, Scope
 from hornbeam_server.query.expressions.patterns import write_patterns
 from hornbeam_server.query.parsing.parse import parse
@@ -129,8 +129,9 @@ def compile_conversion(sql: str, column: Column, relation: Relation) -> Compiled
     type: those behind USING. Its value is cast as that of a generated column. Raises SqlError and
     its subclasses."""
     what = f"The conversion of {relation.name}.{column.name}"
+    compiler = partial(compile_conversion_to, column.type.stored())
     try:
-        return _compile_assigned(sql, column, _Source(relation, what, compile_with_casts))
+        return _compile_assigned(sql, column, _Source(relation, what, compiler))
     except TypeMismatch as error:
         to = column.type.ddl()
         error.cure = f"Say how: USING CAST({sql} AS {to}), or --using with schema apply."

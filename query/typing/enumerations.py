@@ -67,7 +67,7 @@ _TAKES_ANY = (
 """Nodes that keep, order or count values, whatever their type is."""
 _FUNCTIONS = frozenset({"enum_first", "enum_last", "enum_range"})
 _TAKES_ANY_BY_NAME = frozenset(
-    {"array_agg", "unnest", "count", "row_number", "mode", "all", *_PASSED_ON_BY_NAME}
+    ["array_agg", "unnest", "count", "row_number", "grouping", "mode", "all", *_PASSED_ON_BY_NAME]
 )
 
 

@@ -8,8 +8,11 @@ sign. So an offset is given to it as `GMT+03:00`, which is positive in the east.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
+import zoneinfo
 from collections.abc import Mapping
+from functools import lru_cache
 
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.intervals import Interval
@@ -105,6 +108,9 @@ _POSIX = re.compile(
     r"(?:[A-Za-z]*|<[A-Za-z0-9+-]*>)(?P<sign>[+-]?)(?P<hours>[0-9]{1,3})"
     r"(?::(?P<minutes>[0-5]?[0-9])(?::(?P<seconds>[0-5]?[0-9]))?)?"
 )
+_OFFSET = re.compile(r"GMT([+-])(\d\d):(\d\d)(?::(\d\d))?")
+_ZONES_KEPT = 100
+_NOTHING = dt.timedelta()
 _MOST_HOURS = 24
 """An offset of DuckDB has fewer hours."""
 
@@ -130,6 +136,36 @@ def zone_of(given: object) -> str:
     hours, minutes, seconds = (int(found[part] or 0) for part in ("hours", "minutes", "seconds"))
     west = (hours * 60 + minutes) * 60 + seconds
     return _at(west if found["sign"] == "-" else -west, given)
+
+
+def in_zone(name: str, value: dt.datetime) -> dt.datetime:
+    """`value` AT TIME ZONE `name`, a name of DuckDB: the instant of a local time, or the local time
+    of an instant. A local time that the clock skips has the offset before the change, one that it
+    repeats has that after the change, as in PostgreSQL. Raises TypeMismatch."""
+    zone = _zone(name)
+    try:
+        if value.tzinfo is not None:
+            return value.astimezone(zone).replace(tzinfo=None, fold=0)
+        first, second = (value.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
+        repeated = (first.utcoffset() or _NOTHING) > (second.utcoffset() or _NOTHING)
+        return (second if repeated else first).astimezone(dt.UTC)
+    except OverflowError:
+        raise TypeMismatch(f"{value} in {name} is outside of the years 1 to 9999.") from None
+
+
+@lru_cache(_ZONES_KEPT)
+def _zone(name: str) -> dt.tzinfo:
+    found = _OFFSET.fullmatch(name)
+    if found is not None:
+        east = dt.timedelta(hours=int(found[2]), minutes=int(found[3]), seconds=int(found[4] or 0))
+        return dt.timezone(-east if found[1] == "-" else east)
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        raise TypeMismatch(
+            f"The time zone {name} is not known.",
+            cure="Write a name of this machine's database of time zones, such as Europe/Berlin.",
+        ) from None
 
 
 def _of_interval(given: Interval) -> str:

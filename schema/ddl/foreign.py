@@ -39,6 +39,8 @@ _BEHIND_TABLE = (["WITHOUT", "ROWID"], ["STRICT"])
 """Options of SQLite behind CREATE TABLE, which its parser does not know."""
 _BITS = ["BIT", "VARYING"]
 """A type of PostgreSQL whose second word its parser does not know."""
+_VALIDITY = (["NOT", "VALID"], ["NO", "INHERIT"])
+_QUOTED = {TokenType.IDENTIFIER, TokenType.STRING}
 _CLOCK_CALLS = {"now", "getdate", "getutcdate", "sysdatetime", "sysutcdatetime", "datetime"}
 _CLOCK_ARGUMENTS = {(), ("now",), ("now", "localtime")}
 
@@ -52,7 +54,8 @@ def readable_tokens(tokens: Sequence[Token], source: Source) -> Sequence[Token]:
     if source is Source.MYSQL:
         return _plain_index(tokens, words) if "INDEX" in words[:3] else tokens
     if source is Source.POSTGRES:
-        known = [token for at, token in enumerate(tokens) if words[at - 1 : at + 1] != _BITS]
+        bits = [token for at, token in enumerate(tokens) if words[at - 1 : at + 1] != _BITS]
+        known = list(_without_validity(bits))
         return _of_rows(known, [token.text.upper() for token in known])
     if source is Source.SQLITE:
         cut = next((len(end) for end in _BEHIND_TABLE if words[-len(end) :] == end), 0)
@@ -62,6 +65,20 @@ def readable_tokens(tokens: Sequence[Token], source: Source) -> Sequence[Token]:
     if words[:2] == ["ALTER", "TABLE"] and "FOR" in words and "DEFAULT" in words:
         return _set_default(tokens, words)
     return list(_without_storage(tokens, words))
+
+
+def _without_validity(tokens: Sequence[Token]) -> Iterator[Token]:
+    """The tokens of a table without NOT VALID and NO INHERIT behind its constraints. Every
+    constraint holds for the rows that are stored, and no relation inherits it."""
+    words = ["" if token.token_type in _QUOTED else token.text.upper() for token in tokens]
+    of_constraints = {"ALTER": 0, "CREATE": 1}.get(words[0]) if "TABLE" in words[:3] else None
+    depth = cut = 0
+    for at, token in enumerate(tokens):
+        if depth == of_constraints and words[at : at + 2] in _VALIDITY:
+            cut = at + 2
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if at >= cut:
+            yield token
 
 
 def _plain_index(tokens: Sequence[Token], words: Sequence[str]) -> Sequence[Token]:

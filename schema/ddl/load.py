@@ -381,6 +381,9 @@ def _read(statement: Statement, drafts: Drafts) -> None:
     if "VIRTUAL" in words and words[0] == "CREATE":
         line = statement.place(statement.start).line
         drafts.notes.append(f"VIRTUAL columns of the table in line {line} are stored")
+    if words[:2] == ["ALTER", "TABLE"] and words[-2:] == ["NOT", "VALID"]:
+        line = statement.place(statement.start).line
+        drafts.notes.append(f"the stored rows meet the constraint in line {line}: NOT VALID or not")
     if is_domain:
         statement = as_table(statement)
     tree = replace(statement, tokens=readable_tokens(statement.tokens, statement.source)).parse()

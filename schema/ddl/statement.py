@@ -21,6 +21,7 @@ from hornbeam_server.schema.ddl.expressions import (
     domain_casts,
     element_of,
     expression,
+    is_word,
     parts_of,
     without,
 )
@@ -45,12 +46,6 @@ STATEMENTS = (
 _READ = (["TABLE"], ["INDEX"], ["UNIQUE"], ["MATERIALIZED"], ["VIEW"])
 """Words after CREATE."""
 _WITH_DATA = (["WITH", "NO", "DATA"], ["WITH", "DATA"])
-_REFUSED_BEHIND = {
-    "NO INHERIT": "Leave it out: relations do not inherit.",
-    "NOT VALID": "Leave it out: the stored rows are checked when the constraint is added, and the"
-    " change is refused if a row breaks it.",
-}
-"""Words behind an expression."""
 
 
 @dataclass(frozen=True)
@@ -158,14 +153,12 @@ class Statement:
         """Refuse words behind expressions that the parser reads otherwise, or not at all."""
         tokens = self._tokens
         for part in self._parts:
-            behind = tokens[part.closing + 1 : part.closing + 3]
-            words = " ".join(token.text.upper() for token in behind)
-            if words in _REFUSED_BEHIND:
-                self.refuse(words, behind[0].start, _REFUSED_BEHIND[words])
+            behind = tokens[part.closing + 1 : part.closing + 2]
+            stored = bool(behind) and is_word(behind[0], "STORED")
             if part.generated and tokens[part.opening - 2].text.upper() == "DEFAULT":
                 cure = "Write GENERATED ALWAYS AS (expression) STORED."
                 self.refuse("BY DEFAULT AS an expression", tokens[part.opening - 2].start, cure)
-            if self.source is not Source.SQLSERVER and part.generated and words[:6] != "STORED":
+            if self.source is not Source.SQLSERVER and part.generated and not stored:
                 raise self.place(tokens[part.closing].start).error(
                     "STORED is missing behind the expression of a generated column.",
                     cure="Write STORED, or leave the column out and compute the value in queries.",

@@ -370,7 +370,7 @@ def _foreign_key(
         _, event, action = (*text.split(maxsplit=2), "", "", "")[:3]
         if event in on and action in _ACTIONS:
             on[event] = _ACTIONS[action]
-        elif text not in _NO_EFFECT:
+        elif text not in _NO_EFFECT and (text != "MATCH FULL" or len(columns) > 1):
             _refuse_option(statement, text, statement.offset(target))
     return ForeignKeyDraft(label, columns, parent, listed, on["DELETE"], on["UPDATE"])
 

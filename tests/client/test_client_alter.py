@@ -188,3 +188,38 @@ def test_a_computed_default_is_added_while_rows_are_written_again(url: str) -> N
         assert [price for price, _ in rows] == ["6", "7"]
         ((at,),) = {row[1:] for row in rows}
         assert at is not None
+
+
+
+def test_a_conversion_that_has_no_value_is_an_error(url: str) -> None:
+    with hornbeam.connect(url, autocommit=True) as db:
+        cursor = db.cursor()
+        cursor.execute("CREATE TABLE t (id INT PRIMARY KEY, a TIMESTAMP, m INT)")
+        cursor.execute("INSERT INTO t VALUES (1, '2024-01-01', 1)")
+        with pytest.raises(hornbeam.DataError, match="time zone Nowhere/Land is not known"):
+            cursor.execute(
+                "ALTER TABLE t ALTER a TYPE TIMESTAMPTZ USING a AT TIME ZONE 'Nowhere/Land'"
+            )
+        with pytest.raises(hornbeam.DataError, match="outside of the years"):
+            cursor.execute("ALTER TABLE t ALTER m TYPE TIMESTAMPTZ USING to_timestamp(m * 1e12)")
+
+
+def test_a_constraint_is_added_without_its_validation(tmp_path: Path) -> None:
+    """As migrations of Django and Rails do: NOT VALID first, then VALIDATE."""
+    with hornbeam.connect(client_world.embedded(tmp_path), autocommit=True) as db:
+        cursor = db.cursor()
+        cursor.execute("CREATE UNLOGGED TABLE a (id INT PRIMARY KEY)")
+        cursor.execute("CREATE TABLE b (id INT PRIMARY KEY, a INT, n INT)")
+        cursor.execute("INSERT INTO b VALUES (1, NULL, 0)")
+        cursor.execute(
+            "ALTER TABLE b ADD CONSTRAINT fk FOREIGN KEY (a) REFERENCES a (id) NOT VALID"
+        )
+        cursor.execute("ALTER TABLE b VALIDATE CONSTRAINT fk")
+        with pytest.raises(hornbeam.IntegrityError, match="b_n_check"):
+            cursor.execute("ALTER TABLE b ADD CHECK (n > 0) NO INHERIT NOT VALID")
+        cursor.execute("UPDATE b SET n = 1")
+        cursor.execute("ALTER TABLE b ADD CHECK (n > 0) NOT VALID")
+        with pytest.raises(hornbeam.IntegrityError):
+            cursor.execute("INSERT INTO b VALUES (2, NULL, 0)")
+        with pytest.raises(hornbeam.IntegrityError):
+            cursor.execute("INSERT INTO b VALUES (2, 7, 1)")

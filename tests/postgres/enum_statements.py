@@ -34,6 +34,7 @@ SELECT id FROM t WHERE (m, id) IN (('sad', 1), ('ok', 3)) ORDER BY id
 SELECT max(m), min(m), count(m), count(DISTINCT m) FROM t
 SELECT s, max(m) FROM t GROUP BY s HAVING max(m) >= 'ok' ORDER BY s
 SELECT m, count(*) FROM t GROUP BY m ORDER BY m DESC
+SELECT m, count(*) FROM t GROUP BY ROLLUP (m) ORDER BY grouping(m), m
 SELECT DISTINCT m FROM t ORDER BY m
 SELECT id, rank() OVER (ORDER BY m), lag(m) OVER (ORDER BY m), lead(m, 1, 'sad') OVER (ORDER BY id) FROM t ORDER BY id
 SELECT first_value(m) OVER (ORDER BY m DESC NULLS LAST) FROM t

@@ -116,3 +116,9 @@ def test_what_is_out_of_range_is_refused(written, error, duckdb):
         _in_loops(bound.ast)
     with pytest.raises(Exception, match=r"range|zero"):
         duckdb.execute(duckdb_sql(bound.ast)).fetchone()
+
+
+@pytest.mark.parametrize("written", ["1e400", "-1e400::DOUBLE PRECISION", "d < 1e309"])
+def test_a_number_that_no_double_is_near_is_refused(written):
+    with pytest.raises(TypeMismatch, match="out of range for type double precision"):
+        bind(f"SELECT {written} FROM t", CATALOG)

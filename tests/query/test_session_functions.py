@@ -43,6 +43,10 @@ def test_the_version_is_that_of_the_server_and_names_postgresql(cursor):
     ((found,),) = cursor.execute("SELECT version()").fetchall()
     assert found.startswith(f"Hornbeam {__version__} ")
     assert "PostgreSQL 15" in found
+    ((number,),) = cursor.execute("SHOW server_version_num").fetchall()
+    ((version,),) = cursor.execute("SHOW server_version").fetchall()
+    major, minor = map(int, version.split("."))
+    assert int(number) == 10_000 * major + minor
 
 
 @pytest.mark.parametrize("sql", ["SELECT current_schema", "SELECT current_schema()"])
