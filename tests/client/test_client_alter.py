@@ -190,7 +190,6 @@ def test_a_computed_default_is_added_while_rows_are_written_again(url: str) -> N
         assert at is not None
 
 
-
 def test_a_conversion_that_has_no_value_is_an_error(url: str) -> None:
     with hornbeam.connect(url, autocommit=True) as db:
         cursor = db.cursor()
