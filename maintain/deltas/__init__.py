@@ -10,8 +10,8 @@ empty groups.
   the query engine's; `zsets.py`: changes as tables or as rows.
 * `nesting.py`: replaces the views that a view reads by their SELECTs.
 * `expressions.py`, `calls.py`, `windows.py`, `grouping_sets.py`, `set_operations.py`,
-  `scalar_values.py`, `operators.py`, `translate.py`: from SQL to the seven operators of
-  `algebra.py`; `decided.py` gives aggregates and windows a single result.
+  `scalar_values.py`, `recursions.py`, `operators.py`, `translate.py`: from SQL to the eight
+  operators of `algebra.py`; `decided.py` gives aggregates and windows a single result.
 * `clock.py`: conditions on the current time, as comparisons with a value that each batch changes.
 * `partials/`: partial aggregates below joins, as a rewrite of the algebra.
 * `lookups.py`, `range_lookups.py`: look up rows of any operator at S0 by some of its columns, by
@@ -20,6 +20,7 @@ empty groups.
 * `states.py`: the state of aggregates; `stages.py`: the steps of a program, computed by DuckDB;
   `program.py`: the compiler, and the executor that runs a whole program in one process.
 * `rows/`: the same steps in Python's own loops, for inputs of few rows; `executors.py` chooses.
+* `recursion_rows.py`: the stored rows of a recursion; `rows/recursion.py`: its stage.
 * `batches.py`: a small batch of several views in one process, from segments of the log to puts;
   `catalog_programs.py`: the programs of a catalog.
 
@@ -38,6 +39,8 @@ With `Δ` for the change of an operator's rows from S0 to S1:
   prefix (`states.py`). A group emits its old row with -1 and its new row with +1.
 * A partition (`Partition`) is computed again where its rows change: its result after, less its
   result before. The stage keeps the rows of its input, by partition (`stored_rows.py`).
+* A recursion (`Recursion`) follows the rows that go, and then those that come, from step to step
+  (`rows/recursion.py`). It keeps its rows, each with its number of derivations.
 * A comparison with the only value of a subquery changes its result for the rows between the old
   and the new value (`lookups.Between`).
 

@@ -26,6 +26,7 @@ from hornbeam_server.maintain.deltas.algebra import (
     Map,
     Node,
     Partition,
+    Recursion,
     Scan,
     Union,
     walk,
@@ -39,11 +40,13 @@ from hornbeam_server.maintain.deltas.lookups import (
     Narrowed,
     Never,
     Partitioned,
+    Recursive,
     State,
     Stored,
     United,
 )
 from hornbeam_server.maintain.deltas.range_lookups import Limited, Ranged, Whole, relations_of
+from hornbeam_server.maintain.deltas.recursion_rows import RecursionRows
 from hornbeam_server.maintain.deltas.relations import Field, stored_fields
 from hornbeam_server.maintain.deltas.stored_rows import StoredRows
 from hornbeam_server.schema.catalog import Catalog, Layout
@@ -59,17 +62,22 @@ _ARTICLES = {
 }
 
 
+_Kept = Aggregate | Partition | Recursion
+"""The operators with a state."""
+
+
 @dataclass(frozen=True)
 class Ways:
-    """The context in which look-ups are planned. `state` returns the state of an aggregate, and
-    `kept` the stored rows of partitions. With `bound`, the look-up finds the rows between the old
-    and the new value of the bound, and if it is `ranged`, the rows in ranges, instead of the rows
-    with single values of the only column. `small` are the relations that may be read whole; None:
-    all of them."""
+    """The context in which look-ups are planned. `state` returns the state of an aggregate, `kept`
+    the stored rows of partitions, and `recursive` those of a recursion. With `bound`, the look-up
+    finds the rows between the old and the new value of the bound, and if it is `ranged`, the rows
+    in ranges, instead of the rows with single values of the only column. `small` are the relations
+    that may be read whole; None: all of them."""
 
     catalog: Catalog
     state: Callable[[Aggregate], State]
     kept: Callable[[Partition], StoredRows]
+    recursive: Callable[[Recursion], RecursionRows]
     small: frozenset[str] | None = None
     bound: Bound | None = None
     ranged: bool = False
@@ -179,6 +187,8 @@ def find_lookup(node: Node, columns: Sequence[str], ways: Ways) -> Lookup:
             return _aggregate(node, wanted, ways)
         case Partition():
             return _partition(node, wanted, ways)
+        case Recursion():
+            return _recursive(node, wanted, ways)
     raise AssertionError(node)
 
 
@@ -290,14 +300,12 @@ def _on_side(node: Join, wanted: Sequence[str], left: bool) -> dict[str, str]:
     return here
 
 
-def _asked(nodes: Sequence[Node]) -> Iterator[tuple[Aggregate | Partition, list[str]]]:
-    """The aggregates and partitions below joins, with the columns by which the join looks them up.
+def _asked(nodes: Sequence[Node]) -> Iterator[tuple[_Kept, list[str]]]:
+    """The operators with a state below joins, with the columns by which the join looks them up.
     The result depends on the operators only, never on indexes: the layout of a state must not
     change when another index becomes readable."""
 
-    def visit(
-        node: Node, wanted: Sequence[str]
-    ) -> Iterator[tuple[Aggregate | Partition, list[str]]]:
+    def visit(node: Node, wanted: Sequence[str]) -> Iterator[tuple[_Kept, list[str]]]:
         match node:
             case Map():
                 passed = [node.passes[name] for name in wanted if name in node.passes]
@@ -309,7 +317,7 @@ def _asked(nodes: Sequence[Node]) -> Iterator[tuple[Aggregate | Partition, list[
                 for left in (True, False):
                     side = node.left if left else node.right
                     yield from visit(side, list(_on_side(node, wanted, left)))
-            case Aggregate() | Partition():
+            case Aggregate() | Partition() | Recursion():
                 yield node, list(wanted)
 
     for node in nodes:
@@ -318,6 +326,8 @@ def _asked(nodes: Sequence[Node]) -> Iterator[tuple[Aggregate | Partition, list[
                 yield from visit(side, list(dict.fromkeys(node.compared(i))))
             if node.bound is not None:
                 yield from visit(node.left, [node.bound.left])
+        if isinstance(node, Recursion) and node.join is not None:
+            yield from visit(node.join.left, [left for left, _ in node.join.keys])
 
 
 def group_orders(nodes: Sequence[Node]) -> dict[int, tuple[str, ...]]:
@@ -325,12 +335,26 @@ def group_orders(nodes: Sequence[Node]) -> dict[int, tuple[str, ...]]:
     by which the first join above looks it up come first."""
     orders: dict[int, tuple[str, ...]] = {}
     for node, wanted in _asked(nodes):
+        if isinstance(node, Recursion):
+            continue
         names = [group.name for group in node.groups]
         first = [name for name in wanted if name in names]
         if first:
             rest = (name for name in names if name not in first)
             orders.setdefault(id(node), (*first, *rest))
     return orders
+
+
+def recursion_orders(nodes: Sequence[Node]) -> dict[int, tuple[tuple[str, ...], ...]]:
+    """The orders of the stored rows of recursions, by the operator's id: that of its steps, and one
+    for each look-up that needs another."""
+    orders = {id(node): [node.order] for node in nodes if isinstance(node, Recursion)}
+    for node, wanted in _asked(nodes):
+        if isinstance(node, Recursion):
+            found = orders[id(node)]
+            if wanted and not any(order[:1] and order[0] in wanted for order in found):
+                found.append(tuple(wanted))
+    return {key: tuple(found) for key, found in orders.items()}
 
 
 def ranked_calls(nodes: Sequence[Node]) -> dict[int, tuple[str, ...]]:
@@ -390,6 +414,20 @@ def _partition(node: Partition, wanted: Sequence[str], ways: Ways) -> Lookup:
             cure=f"Join on {kept.order[0]}.",
         )
     return Partitioned(node.fields, columns, node, kept)
+
+
+def _recursive(node: Recursion, wanted: Sequence[str], ways: Ways) -> Lookup:
+    kept = ways.recursive(node)
+    if ways.bound is not None or ways.ranged:
+        raise Unsupported(
+            f"Rows of WITH RECURSIVE are looked up by a range of {', '.join(wanted)}.",
+            cure="Join on columns: a.x = b.y",
+        )
+    if not wanted:
+        return Recursive(node.fields, (), node, kept, 0)
+    used = [tuple(itertools.takewhile(lambda n: n in wanted, order)) for order in kept.orders]
+    order = max(range(len(used)), key=lambda i: len(used[i]))
+    return Recursive(node.fields, used[order], node, kept, order)
 
 
 def _computed(wanted: Iterable[str]) -> Unsupported:

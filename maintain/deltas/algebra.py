@@ -1,4 +1,4 @@
-"""The meaning of a view's SELECT, as a tree of seven operators. Pure data.
+"""The meaning of a view's SELECT, as a tree of eight operators. Pure data.
 
 Every operator has columns (`fields`; their names are unique in the operator and consist of a FROM
 item's alias and a column) and, if one exists, a set of columns that identifies its rows (`unique`).
@@ -8,7 +8,8 @@ Joins are inner, left, semi or anti, all *linear in the left input*: the output 
 not depend on other left rows. A right join is a left join with its sides swapped, and a full join
 is the union of `A LEFT JOIN B` and `B ANTI JOIN A` with NULLs for A. DISTINCT is aggregation
 without functions, and UNION is DISTINCT over UNION ALL. What has no rule of its own (windows, other
-aggregates) is a `Partition`: SQL over the rows that agree in some columns.
+aggregates) is a `Partition`: SQL over the rows that agree in some columns. WITH RECURSIVE is a
+`Recursion`, whose step is a join of the rows found so far (`Working`) with another operator.
 """
 
 from __future__ import annotations
@@ -240,6 +241,41 @@ class Partition(Node):
     def select(self, table: str) -> str:
         """The operator as SQL over a table that has the input."""
         return f"(WITH input AS (SELECT * FROM {table}) {self.sql})"
+
+
+@dataclass(frozen=True, eq=False)
+class Working(Node):
+    """The rows of a recursion to which a step is applied. Only steps read it."""
+
+    fields: Fields
+    unique: None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Recursion(Node):
+    """WITH RECURSIVE: the rows of `start`, and those that a step derives from each row, round after
+    round. A step applies `before` to the rows, joins them as the right side of `join`, and applies
+    `after`. Without a join it applies `after` only. A step is monotone: it derives the more, the
+    more rows it reads. `distinct`: UNION, so each row is there once; otherwise it is there as often
+    as it is derived. `order` are the columns by whose values `join` finds rows."""
+
+    start: Map
+    join: Join | None
+    before: tuple[Map, ...]
+    after: tuple[Map, ...]
+    order: tuple[str, ...]
+    distinct: bool
+    fields: Fields
+    unique: frozenset[str] | None
+
+    @property
+    def other(self) -> Fields:
+        """The columns of the rows with which a step joins."""
+        return self.join.left.fields if self.join is not None else ()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.start,) if self.join is None else (self.start, self.join.left)
 
 
 def walk(node: Node, seen: set[int] | None = None) -> Iterator[Node]:

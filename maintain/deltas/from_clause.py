@@ -8,7 +8,17 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from hornbeam_server.maintain.deltas.algebra import Join, JoinKind, Map, Node, Scan, Union, null_of
+from hornbeam_server.maintain.deltas.algebra import (
+    Join,
+    JoinKind,
+    Map,
+    Node,
+    Scan,
+    Union,
+    Working,
+    null_of,
+    walk,
+)
 from hornbeam_server.maintain.deltas.expressions import (
     Scope,
     column,
@@ -33,10 +43,13 @@ from hornbeam_server.schema.errors import Unsupported
 
 @dataclass(frozen=True)
 class Cte:
-    """A WITH query and the WITH queries that it may name."""
+    """A WITH query and the WITH queries that it may name. `recursive`: it names itself. `working`:
+    in its own recursive term it stands for these rows."""
 
     node: exp.CTE
     known: Ctes
+    recursive: bool = False
+    working: Working | None = None
 
 
 Ctes = Mapping[str, Cte]
@@ -58,6 +71,7 @@ class Queries(Protocol):
     @property
     def sql(self) -> str: ...
     def query(self, node: exp.Expr, ctes: Ctes) -> Map: ...
+    def recursion(self, cte: Cte) -> Node: ...
     def scan(self, relation: str, alias: str) -> tuple[Scan, dict[str, str]]: ...
     def alias(self, alias: str) -> str: ...
     def no_subquery(self, node: exp.Expr) -> None: ...
@@ -124,9 +138,16 @@ class FromClause:
 
     def _cte(self, name: str) -> Map:
         cte = self._ctes[name]
-        node = self._translator.query(cte.node.this, cte.known)
+        node: Node
+        if cte.working is not None:
+            node = cte.working
+        elif cte.recursive:
+            node = self._translator.recursion(cte)
+        else:
+            node = self._translator.query(cte.node.this, cte.known)
         names = [part.name for part in cte.node.args["alias"].columns]
-        kept = [names[i] if i < len(names) else f.name for i, f in enumerate(node.fields)]
+        own = [field.name.rpartition(".")[2] for field in node.fields]
+        kept = [names[i] if i < len(names) else name for i, name in enumerate(own)]
         return renamed(node, dict(zip(kept, [f.name for f in node.fields], strict=True)))
 
     def _relation(self, node: exp.Table) -> Node:
@@ -227,8 +248,8 @@ class FromClause:
     def _inner(
         self, items: Sequence[Node], pool: Sequence[exp.Expr]
     ) -> tuple[Node, list[exp.Expr]]:
-        """Inner joins of `items`, from left to right except that connected items come first; and
-        the conditions used."""
+        """Inner joins of `items`, from left to right except that connected items come first, and
+        the rows of a recursion last; and the conditions used."""
         used: list[exp.Expr] = []
 
         def take(names: set[str]) -> list[exp.Expr]:
@@ -237,9 +258,10 @@ class FromClause:
             return found
 
         waiting = [filtered(item, take(set(item.field))) for item in items]
+        waiting.sort(key=_is_working)
         node = waiting.pop(0)
         while waiting:
-            item = max(waiting, key=lambda each: _connection(node, each, pool))
+            item = max(waiting, key=lambda e: (not _is_working(e), _connection(node, e, pool)))
             waiting = [w for w in waiting if w is not item]
             on = take({*node.field, *item.field})
             keyed = [part for part in on if pair_of(part, node, item) is not None]
@@ -248,6 +270,10 @@ class FromClause:
             join = self._translator.join(JoinKind.INNER, node, item, keyed or on, place)
             node = filtered(join, rest)
         return node, used
+
+
+def _is_working(item: Node) -> bool:
+    return any(isinstance(node, Working) for node in walk(item))
 
 
 def _is_one_of(part: exp.Expr, parts: Sequence[exp.Expr]) -> bool:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from hornbeam_server.maintain.deltas.algebra import Join, JoinKind, Map, Partition
+from hornbeam_server.maintain.deltas.algebra import Join, JoinKind, Map, Partition, Recursion
 from hornbeam_server.maintain.deltas.keys import between, stored_keys
 from hornbeam_server.maintain.deltas.planned import Planned
+from hornbeam_server.maintain.deltas.recursion_rows import RecursionRows
 from hornbeam_server.maintain.deltas.relations import (
     Field,
     Fields,
@@ -293,6 +294,37 @@ class Partitioned:
     def words(self) -> str:
         by = ", ".join(self.columns)
         return f"{self.kept.name} by {by}" if by else f"all rows of {self.kept.name}"
+
+
+@dataclass(frozen=True)
+class Recursive:
+    """Look-up of the rows of a recursion, by the first of the columns `kept.orders[order]`. Without
+    columns: of all rows, if there are any keys."""
+
+    fields: Fields
+    columns: tuple[str, ...]
+    node: Recursion
+    kept: RecursionRows
+    order: int
+
+    async def rows(self, reader: RowReader, keys: Typed) -> Typed:
+        found = await self.listed(reader, keys.rows(), keys.fields)
+        return from_rows(self.fields, found) if found else nothing(self.fields)
+
+    async def listed(self, reader: RowReader, keys: Sequence[Row], given: Fields) -> list[Row]:
+        """The rows for look-up keys whose columns are `given`."""
+        if self.columns:
+            by_name = {field.name: field for field in self.fields}
+            targets = tuple(by_name[name] for name in self.columns)
+            prefixes = stored_keys(keys, given, targets)
+            found = await self.kept.by_prefix(reader, prefixes, self.order)
+        else:
+            found = await self.kept.whole(reader) if keys else {}
+        return [row for row, n in found.items() for _ in range(1 if self.node.distinct else n)]
+
+    def words(self) -> str:
+        name, by = self.kept.names[self.order], ", ".join(self.columns)
+        return f"{name} by {by}" if by else f"all rows of {name}"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from hornbeam_server.maintain.deltas.access import (
     Ways,
     group_orders,
     ranked_calls,
+    recursion_orders,
     side_lookup,
     small_relations,
 )
@@ -24,6 +25,7 @@ from hornbeam_server.maintain.deltas.algebra import (
     Map,
     Node,
     Partition,
+    Recursion,
     Scan,
     Union,
     walk,
@@ -42,6 +44,7 @@ from hornbeam_server.maintain.deltas.nesting import written_out
 from hornbeam_server.maintain.deltas.partials.choice import chosen, reasons_for_none
 from hornbeam_server.maintain.deltas.partials.rewriting import with_partials
 from hornbeam_server.maintain.deltas.range_lookups import read_whole
+from hornbeam_server.maintain.deltas.recursion_rows import RecursionRows
 from hornbeam_server.maintain.deltas.relations import (
     Field,
     Fields,
@@ -50,6 +53,7 @@ from hornbeam_server.maintain.deltas.relations import (
     labelled,
     stored_fields,
 )
+from hornbeam_server.maintain.deltas.rows.recursion import RecursionStage, input_map
 from hornbeam_server.maintain.deltas.stages import (
     LEFT,
     RIGHT,
@@ -103,12 +107,17 @@ class DeltaProgram:
 
     @property
     def rule(self) -> str:
-        """How the view is kept: by delta rules, by partition recompute, or recomputed as a
-        whole."""
+        """How the view is kept: by delta rules, by partition recompute, by recursion from changed
+        rows, or recomputed as a whole."""
         if not self.stages:
             return "the whole SELECT, in each batch"
         partitions = [stage for stage in self.stages if isinstance(stage, PartitionStage)]
         again = [f"partition recompute by ({', '.join(stage.kept.order)})" for stage in partitions]
+        again += [
+            "recursion from changed rows"
+            for stage in self.stages
+            if isinstance(stage, RecursionStage)
+        ]
         return ", ".join(["delta rules", *dict.fromkeys(again)])
 
     def sql_at(self, snapshot: int) -> str:
@@ -120,7 +129,9 @@ class DeltaProgram:
         """The relations all of whose rows look-ups may read, in themselves or in what is kept of
         them."""
         joins = [stage for stage in self.stages if isinstance(stage, JoinStage)]
-        lookups = (lookup for join in joins for lookup in (join.left, join.right))
+        lookups = [lookup for join in joins for lookup in (join.left, join.right)]
+        recursions = (stage for stage in self.stages if isinstance(stage, RecursionStage))
+        lookups += [stage.other for stage in recursions if stage.other is not None]
         return frozenset(name for lookup in lookups for name in read_whole(lookup))
 
     def explain(self) -> Iterator[str]:
@@ -260,13 +271,23 @@ def translated(
         declared, with_double_quotients(tree) if double_quotients else tree, catalog
     )
     for node in walk(found.result):
-        cause = node.cause if isinstance(node, Partition) else "A condition on the current time"
-        if isinstance(node, Partition | Clock):
+        if isinstance(node, Partition | Clock | Recursion):
             raise Unsupported(
-                f"{cause} cannot be maintained by transactions.",
+                f"{_cause(node)} cannot be maintained by transactions.",
                 cure="Write WITH (refresh = 'live').",
             )
     return found
+
+
+def _cause(node: Partition | Clock | Recursion) -> str:
+    """The part of a SELECT that is the operator."""
+    match node:
+        case Partition():
+            return node.cause
+        case Clock():
+            return "A condition on the current time"
+        case Recursion():
+            return "WITH RECURSIVE"
 
 
 def with_double_quotients(tree: exp.Expr) -> exp.Expr:
@@ -421,6 +442,12 @@ class _Compiler:
             id(node): _kept_rows(name, i, node, orders.get(id(node), node.by))
             for i, node in enumerate(partitions)
         }
+        by_recursion = recursion_orders(self._nodes)
+        recursions = [node for node in self._nodes if isinstance(node, Recursion)]
+        self._recursive = {
+            id(node): RecursionRows(name, i, node.fields, by_recursion[id(node)])
+            for i, node in enumerate(recursions)
+        }
         self._stage_of: dict[int, int] = {}
 
     def program(self) -> DeltaProgram:
@@ -432,6 +459,8 @@ class _Compiler:
                 stage = AggregateStage(self._states[id(node)], self._inputs(node.input))
             elif isinstance(node, Partition):
                 stage = PartitionStage(node, self._kept[id(node)], self._inputs(node.input))
+            elif isinstance(node, Recursion):
+                stage = self._recursion(node)
             else:
                 continue
             self._stage_of[id(node)] = len(stages)
@@ -448,18 +477,35 @@ class _Compiler:
             (
                 *(layout for state in self._states.values() for layout in state.layouts),
                 *(kept.state for kept in self._kept.values()),
+                *(state for kept in self._recursive.values() for state in kept.states),
             ),
             tuple(dict.fromkeys(scans)),
             (*stages, view),
         )
 
-    def _lookups(self, join: Join) -> tuple[Lookup, Lookup]:
-        states, kept = self._states, self._kept
-        ways = Ways(
-            self._catalog, lambda node: states[id(node)], lambda node: kept[id(node)], self._small
+    @property
+    def _ways(self) -> Ways:
+        states, kept, recursive = self._states, self._kept, self._recursive
+        return Ways(
+            self._catalog,
+            lambda node: states[id(node)],
+            lambda node: kept[id(node)],
+            lambda node: recursive[id(node)],
+            self._small,
         )
-        right = side_lookup(join, RIGHT, ways)
-        return side_lookup(join, LEFT, ways), right
+
+    def _lookups(self, join: Join) -> tuple[Lookup, Lookup]:
+        right = side_lookup(join, RIGHT, self._ways)
+        return side_lookup(join, LEFT, self._ways), right
+
+    def _recursion(self, node: Recursion) -> RecursionStage:
+        inputs = [
+            replace(part, maps=(*part.maps, input_map(node, side)))
+            for side, below in enumerate(node.inputs)
+            for part in self._inputs(below)
+        ]
+        other = None if node.join is None else side_lookup(node.join, LEFT, self._ways)
+        return RecursionStage(node, self._recursive[id(node)], tuple(inputs), other)
 
     def _join(self, join: Join, left: Lookup, right: Lookup) -> JoinStage:
         keys = tuple(_common(join, i) for i in range(len(join.keys)))
@@ -488,7 +534,7 @@ class _Compiler:
                 return tuple(replace(part, maps=(*part.maps, node)) for part in below)
             case Union():
                 return tuple(found for part in node.parts for found in self._inputs(part))
-            case Join() | Aggregate() | Partition():
+            case Join() | Aggregate() | Partition() | Recursion():
                 return (Input(self._stage_of[id(node)], node.fields, node.fields, ()),)
         raise AssertionError(node)
 

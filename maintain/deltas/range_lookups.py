@@ -17,6 +17,7 @@ from hornbeam_server.maintain.deltas.lookups import (
     Mapped,
     Narrowed,
     Partitioned,
+    Recursive,
     State,
     United,
     finished,
@@ -119,7 +120,7 @@ def read_whole(lookup: Lookup) -> Iterator[str]:
     match lookup:
         case Whole():
             yield from lookup.relations
-        case Partitioned(columns=()):
+        case Partitioned(columns=()) | Recursive(columns=()):
             yield from relations_of(lookup.node)
         case Mapped() | Narrowed() | Limited():
             yield from read_whole(lookup.inner)

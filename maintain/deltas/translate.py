@@ -24,6 +24,7 @@ from hornbeam_server.maintain.deltas.algebra import (
     Map,
     Node,
     Partition,
+    Recursion,
     Scan,
     Union,
 )
@@ -67,6 +68,7 @@ from hornbeam_server.maintain.deltas.operators import (
     prefixed,
     renamed,
 )
+from hornbeam_server.maintain.deltas.recursions import is_recursive, recursion_of
 from hornbeam_server.maintain.deltas.relations import WEIGHT, Field, Fields, describe, stored_fields
 from hornbeam_server.maintain.deltas.scalar_values import (
     Values,
@@ -146,12 +148,13 @@ class Translator:
         with_ = node.args.get("with_")
         if with_ is None:
             return ctes
-        if with_.args.get("recursive"):
-            raise refused("WITH RECURSIVE", node, self.sql, "")
         known = dict(ctes)
         for cte in with_.expressions:
-            known[cte.alias] = Cte(cte, dict(known))
+            known[cte.alias] = Cte(cte, dict(known), is_recursive(with_, cte))
         return known
+
+    def recursion(self, cte: Cte) -> Recursion:
+        return recursion_of(self, cte)
 
     def _set_operation(self, node: exp.SetOperation, ctes: Ctes) -> Map:
         if node.args.get("by_name"):
@@ -179,9 +182,7 @@ class Translator:
             for part in parts
         ]  # fmt: skip
 
-    def _select(
-        self, node: exp.Select, ctes: Ctes, keep_unique: bool
-    ) -> Map:  # fmt: skip
+    def _select(self, node: exp.Select, ctes: Ctes, keep_unique: bool) -> Map:
         scope = Scope(self.sql)
         decide_rows(node, self.sql)
         base, correlated = self._from_where(node, ctes, scope)

@@ -1,10 +1,11 @@
 """Deferred views under CloudTPS's sum and divisibility oracles, kept by batches during faults.
 
-The transactions are those of `workload_totals`. Seven views cover what a delta program has: sums
+The transactions are those of `workload_totals`. Eight views cover what a delta program has: sums
 and extrema by group after deletes, a sum without GROUP BY, a join without one, an anti-join, a
-condition on groups, a comparison with the value of a subquery, and a join without an equality. In
-half of the runs there are two timed views: rows of one leave seconds after their sale, those of the
-other enter and leave, and the current time is that of the views' snapshot.
+condition on groups, a comparison with the value of a subquery, a join without an equality, and a
+recursion over sales as edges from shops to products, whose numbers overlap, so there are cycles.
+In half of the runs there are two timed views: rows of one leave seconds after their sale, those of
+the other enter and leave, and the current time is that of the views' snapshot.
 
 One client refreshes the views batch after batch, in processes that crash and freeze
 (`refresher.py`); sometimes another client does so at the same time. In some runs views are rebuilt
@@ -54,6 +55,8 @@ SELECTS = {
     "above": "SELECT e_s_id, e_by, e_no FROM sale WHERE e_value > (SELECT min(e_value) FROM sale)",
     "beyond": "SELECT s_id, count(*) AS n, sum(e_value) AS total FROM shop JOIN sale"
     " ON e_value > s_region GROUP BY s_id",
+    "reached": "WITH RECURSIVE r (origin, n) AS (SELECT e_s_id, e_p_id FROM sale UNION"
+    " SELECT origin, e_p_id FROM r JOIN sale ON e_s_id = n) SELECT origin, n FROM r",
 }
 TIMED = {
     "recent": "SELECT e_s_id, count(*) AS n, sum(e_value) AS total FROM sale"
@@ -235,7 +238,17 @@ def _following_changes(base: Mapping[str, list[Row]]) -> dict[str, list[Row]]:
             for shop, name in base["shop"]
             if (values := [v for v in present if name is not None and v > name])
         ],
+        "reached": [*_reached({(sale[0], sale[3]) for sale in sales})],
     }
+
+
+def _reached(edges: set[Row]) -> set[Row]:
+    """The pairs of numbers of which the second is reached from the first."""
+    found, new = set(edges), set(edges)
+    while new:
+        new = {(a, d) for a, b in new for c, d in edges if b == c} - found
+        found |= new
+    return found
 
 
 def _following_time(at: int, base: Mapping[str, list[Row]]) -> dict[str, list[Row]]:

@@ -13,6 +13,7 @@ from hornbeam_server.maintain.deltas.algebra import (
     Map,
     Node,
     Partition,
+    Recursion,
     Union,
     walk,
 )
@@ -84,6 +85,11 @@ def _over(node: Node, done: Mapping[int, Node]) -> Node:
             below = done[id(node.input)]
             assert isinstance(below, Map)
             return replace(node, input=below)
+        case Recursion():
+            start = done[id(node.start)]
+            assert isinstance(start, Map)
+            join = node.join and replace(node.join, left=done[id(node.join.left)])
+            return replace(node, start=start, join=join)
         case Join():
             return replace(node, left=done[id(node.left)], right=done[id(node.right)])
         case Union():

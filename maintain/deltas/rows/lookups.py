@@ -14,6 +14,7 @@ from hornbeam_server.maintain.deltas.lookups import (
     Never,
     OfState,
     Partitioned,
+    Recursive,
     Stored,
     United,
 )
@@ -50,6 +51,8 @@ def row_lookup(lookup: Lookup, given: Fields) -> RowLookup:
             return _narrowed(lookup, given)
         case Partitioned():
             return _partitioned(lookup, given)
+        case Recursive():
+            return _recursive(lookup, given)
         case Ranged():
             return _ranged(lookup, given)
         case Limited():
@@ -176,6 +179,13 @@ def _partitioned(lookup: Partitioned, given: Fields) -> RowLookup:
     async def rows(reader: RowReader, keys: Sequence[Row]) -> Sequence[Row]:
         found = await lookup.inputs(reader, keys, given)
         return lookup.computed(found).rows() if found else ()
+
+    return rows
+
+
+def _recursive(lookup: Recursive, given: Fields) -> RowLookup:
+    async def rows(reader: RowReader, keys: Sequence[Row]) -> Sequence[Row]:
+        return await lookup.listed(reader, keys, given)
 
     return rows
 

@@ -12,6 +12,7 @@ from hornbeam_server.maintain.deltas.rows.groups import RowGroups, row_groups
 from hornbeam_server.maintain.deltas.rows.inputs import net, once, summed
 from hornbeam_server.maintain.deltas.rows.joins import RowJoin, row_join
 from hornbeam_server.maintain.deltas.rows.lookups import RowLookup, distinct_keys, row_lookup
+from hornbeam_server.maintain.deltas.rows.recursion import RecursionStage
 from hornbeam_server.maintain.deltas.stages import (
     LEFT,
     RIGHT,
@@ -45,6 +46,8 @@ def row_stage(stage: Stage) -> RowStage:
         case PartitionStage():
             # a copy: results of `once` do not refer to the key
             return _Partition(replace(stage), _View(stage.kept))
+        case RecursionStage():
+            return _Recursive(replace(stage))
         case ViewStage():
             return _View(stage.stored)
     raise AssertionError(stage)
@@ -71,6 +74,14 @@ class _View:
         else:
             mutations = self.stored.keyed(net(zset))
         return StageResult(ZSet(()), mutations)
+
+
+@dataclass(frozen=True, slots=True)
+class _Recursive:
+    stage: RecursionStage
+
+    async def run(self, zset: Sequence[Weighted], old: RowReader) -> StageResult:
+        return await self.stage.over(zset, old)
 
 
 @dataclass(frozen=True, slots=True)

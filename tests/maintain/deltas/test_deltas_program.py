@@ -97,7 +97,6 @@ REFUSED = {
     "SELECT s.x FROM (SELECT x FROM a) AS s, range(3)": "in FROM",
     "SELECT x FROM (SELECT x FROM a)": "has no alias",
     "SELECT a.i FROM a FULL JOIN b USING (i)": "FULL JOIN",
-    "WITH RECURSIVE r AS (SELECT i FROM a UNION ALL SELECT i FROM r) SELECT i FROM r": "RECURSIVE",
 }
 
 
