@@ -89,10 +89,18 @@ class NodeProcess:
         except httpx.TransportError:
             return False
 
-    def assignment(self) -> dict[str, Any]:
-        """The nodes and the slots that they own, as this node knows them (`nodes` of its
-        status)."""
-        status = httpx.get(f"{self.url}/v1/status", timeout=5, trust_env=False)
+    def assignment(self) -> dict[str, Any] | None:
+        """The nodes and the slots that they own, as this node knows them (`nodes` of its status);
+        None while it does not serve. A node that was ready may stop serving before the next
+        request. Raises Unavailable when its process has ended."""
+        if not self.ready:
+            return None
+        try:
+            status = httpx.get(f"{self.url}/v1/status", timeout=5, trust_env=False)
+        except httpx.TransportError:
+            return None
+        if status.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+            return None
         assignment: dict[str, Any] = status.raise_for_status().json()["nodes"]
         return assignment
 
@@ -135,7 +143,7 @@ class NodeProcesses:
         give_up = time.monotonic() + timeout_s
         while time.monotonic() < give_up:
             for node in self.nodes:
-                if node.ready and node.assignment()["leads"]:
+                if (known := node.assignment()) and known["leads"]:
                     return node
             time.sleep(POLL_S)
         raise Unavailable(f"No node leads after {timeout_s:g} s; see {self.folder}.")
@@ -146,9 +154,8 @@ class NodeProcesses:
         running = [node for node in self.nodes if node.process is not None]
 
         def is_settled(node: NodeProcess) -> bool:
-            if not node.ready:
+            if (known := node.assignment()) is None:
                 return False
-            known = node.assignment()
             owned = sum(member["slots"] for member in known["members"])
             is_complete = len(known["members"]) == len(running)
             return is_complete and owned == SLOTS and not (known["dead"] or known["moving_slots"])

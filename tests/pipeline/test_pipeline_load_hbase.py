@@ -65,7 +65,7 @@ def test_a_load_continues_after_the_leader_dies(spark, real_cluster, tmp_path, m
                 cursor.execute("INSERT INTO visit VALUES (1)")
                 cursor.execute(JOIN)
                 assert cursor.fetchone() == (0,)
-                next(node for node in nodes.nodes if node.assignment()["leads"]).kill()
+                nodes.leading().kill()
             return run(self, task, number)
 
         monkeypatch.setattr(sort_and_check.Sorted, "run", run_and_kill)

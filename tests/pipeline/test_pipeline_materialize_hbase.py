@@ -70,7 +70,7 @@ def test_a_view_is_built_by_spark_while_a_writer_writes_and_the_leader_dies(
         def run(task):
             ran.append(task.start)
             if len(ran) == 3:
-                next(node for node in nodes.nodes if node.assignment()["leads"]).kill()
+                nodes.leading().kill()
             return on_spark(task) if len(ran) in (1, 4) else attempt(task)
 
         try:
