@@ -21,6 +21,8 @@ VIEWS = {
     "joined": "SELECT p.k, p.i, q.w, COALESCE(p.s, 'L') AS c FROM p JOIN q ON p.s = q.s",
     "computed": "SELECT i, MAX(COALESCE(s, 'A')) AS m, MIN(CASE WHEN n > 1 THEN s ELSE k END) AS c"
     " FROM p GROUP BY i",
+    "followed": "WITH RECURSIVE r (a, b) AS (SELECT k, s FROM p UNION SELECT r.a, p.s FROM r JOIN p"
+    " ON p.k = r.b) SELECT a, b, MIN(b) AS m, COUNT(*) AS c FROM r GROUP BY a, b",
     "outer": "SELECT q.s, q.w, p.i FROM q LEFT JOIN p ON p.s = q.s AND p.k < q.s",
     "bag": "SELECT k FROM p UNION ALL SELECT s FROM q UNION ALL SELECT 'XL' FROM q",
     "ranked": "SELECT s, k, MAX(n) AS n FROM p WHERE k IN ('S', 'A') GROUP BY s, k"
