@@ -88,8 +88,9 @@ test-long: $(SPARK)  ## the whole suite with more random examples, seeds and rep
 test-quick: $(READY)  ## the loop while working: tests that need nothing but Python; PYTHON=python3.13 for another one
 	@$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope --quick
 
+# Not --quiet: mkdocs then counts no warnings, and a page that is missing in the navigation passes.
 docs: $(READY)  ## the documentation as a site, in var/site; fails for a link that leads nowhere
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 check: $(SPARK) docs  ## style, types, layers, dead code and dead files, links of the documentation
 	$(BIN)/ruff check .
