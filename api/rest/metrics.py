@@ -34,12 +34,14 @@ _TOTALS = {
     "transactions_committed": "Transactions committed.",
     "transactions_aborted": "Attempts aborted.",
     "transactions_retried": "Attempts repeated.",
+    "tentative_queries": "Tentative queries whose live and deferred views were computed.",
+    "tentative_queries_as_stored": "Tentative queries whose views were read as they are stored.",
 }
 """Totals, which only grow during a term; the next term of a node counts from 0."""
 
 
 class _Totals(Collector):
-    """Counters whose values the transaction manager keeps."""
+    """Counters whose values the database keeps."""
 
     def __init__(self) -> None:
         self.values = dict.fromkeys(_TOTALS, 0)
@@ -164,6 +166,8 @@ def _totals(db: Database) -> dict[str, int]:
         "transactions_committed": manager.committed,
         "transactions_aborted": manager.aborted,
         "transactions_retried": manager.retried,
+        "tentative_queries": db.reads.computed,
+        "tentative_queries_as_stored": db.reads.as_stored,
     }
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from hornbeam_server.api.rest.metrics import Metrics
 from hornbeam_server.node.live import tentative as tentative_reads
 from hornbeam_server.node.live.ahead import Tentative
 from hornbeam_server.node.live.computation import Computation
@@ -228,6 +229,9 @@ async def test_what_a_node_does_not_compute_is_answered_as_stored(tmp_path, monk
         work = await db.deferred.begin("whole", db.snapshot_after)
         await db.deferred.finish("whole", work.upto, Finished())
         assert await reason("top", "whole") == "top is recomputed in each batch"
+        text = (await Metrics().render(db))[0].decode()
+        assert "\nhornbeam_tentative_queries_total 3.0\n" in text
+        assert "\nhornbeam_tentative_queries_as_stored_total 5.0\n" in text
 
 
 async def test_changes_that_are_not_in_memory_come_from_the_logs(tmp_path, monkeypatch):
