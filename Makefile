@@ -31,7 +31,7 @@ BOTH := tests/storage/test_storage_rows.py tests/storage/test_storage_snapshot.p
 # Without compiled modules each process takes twice as long to start, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo speedups test-speedups demo-cluster demo-spark test test-long test-quick check docs console-pictures postgres-answers catalogue-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-subscribers bench-live bench-cluster bench-nodes bench-spark bench-spark-cluster bench-nations bench-peers lock clean
+.PHONY: demo speedups test-speedups demo-cluster demo-spark test test-long test-quick check docs chart console-pictures postgres-answers catalogue-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-subscribers bench-live bench-cluster bench-nodes bench-spark bench-spark-cluster bench-nations bench-peers lock clean
 
 # A copy without symbolic links (a zip, core.symlinks=false) has files with their targets: `ln` restores them.
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
@@ -87,6 +87,9 @@ test-long: $(SPARK)  ## the whole suite with more random examples, seeds and rep
 
 test-quick: $(READY)  ## the loop while working: tests that need nothing but Python; PYTHON=python3.13 for another one
 	@$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope --quick
+
+chart: $(READY)  ## check the Helm chart with Helm and Kubernetes' schemas
+	@$(BIN)/uv run --quiet --no-project --with helm-python-sdk==0.2.2 --with kubernetes-validate==1.37.0 --with pyyaml python -m tests.chart
 
 # Not --quiet: mkdocs then counts no warnings, and a page that is missing in the navigation passes.
 docs: $(READY)  ## the documentation as a site, in var/site; fails for a link that leads nowhere
