@@ -8,6 +8,7 @@ overloaded by type do this (`query/dialect/macros.py`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from decimal import Decimal
 
@@ -552,6 +553,8 @@ def check_cast(node: exp.Cast) -> None:
         _check_bits(to)
     if to.this in _MOMENTS and to.expressions:
         _check_second_digits(to)
+    if to.this in _FLOATS:
+        _check_float(node)
     written = written_text(node.this)
     what = "interval" if to.this is _D.INTERVAL else _READ_AS.get(to.this)
     if what is None or written is None:
@@ -563,6 +566,17 @@ def check_cast(node: exp.Cast) -> None:
             node.set("this", exp.Null())
         else:
             raise not_read(written, to.sql(NAME), error) from None
+
+
+_FLOATS = {_D.DOUBLE, _D.FLOAT}
+
+
+def _check_float(node: exp.Cast) -> None:
+    """Refuse a number that no double is near. As a NUMERIC, `1e400` may stand in a comparison."""
+    number = node.this.unnest()
+    number = number.this.unnest() if isinstance(number, exp.Neg) else number
+    if has_exponent(number) and math.isinf(float(number.name)):
+        raise TypeMismatch(f"{number.name} is out of range for type double precision.")
 
 
 _OF_SEQUENCES = frozenset({"nextval", "currval", "setval"})

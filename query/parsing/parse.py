@@ -16,7 +16,6 @@ changes, and functions that reach outside the database.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -38,7 +37,6 @@ from hornbeam_server.query.dialect.functions import function_name, in_duckdb, is
 from hornbeam_server.query.dialect.grammar import at, text_at, token_like
 from hornbeam_server.query.dialect.interval_fields import with_intervals
 from hornbeam_server.query.dialect.jsonb_rows import POPULATING, RECORDS
-from hornbeam_server.query.dialect.numerics import has_exponent
 from hornbeam_server.query.dialect.rows_from import has_several_functions, side_by_side
 from hornbeam_server.query.dialect.settings import show_as_query
 from hornbeam_server.query.dialect.text_arrays import texts_of
@@ -74,7 +72,7 @@ from hornbeam_server.query.parsing.system_calls import (
     write_lookups,
 )
 from hornbeam_server.query.parsing.ties import replace_ties
-from hornbeam_server.schema.errors import LimitExceeded, SqlError, TypeMismatch, Unsupported
+from hornbeam_server.schema.errors import LimitExceeded, SqlError, Unsupported
 from hornbeam_server.schema.sqltext import CODE_POINTS
 from hornbeam_server.schema.trees import nodes_of, supersede, unlink, unlink_gone
 
@@ -370,9 +368,6 @@ def _prepare(node: exp.Expr, sql: str) -> None:
     elif isinstance(node, exp.Placeholder):
         name = node.name
         node.meta["parameter"] = Parameter(int(name) - 1 if name.isdigit() else name)
-    elif isinstance(node, exp.Literal):
-        if has_exponent(node) and math.isinf(float(node.name)):
-            raise TypeMismatch(f"{node.name} is out of range for type double precision.")
     elif isinstance(node, exp.PropertyEQ) and isinstance(node.this, exp.Column):
         node.set("this", node.this.this)  # f(name := value): the name is not a column
     elif isinstance(node, exp.Join) and node.meta.get(grammar.NO_CONDITION):

@@ -118,7 +118,7 @@ def test_what_is_out_of_range_is_refused(written, error, duckdb):
         duckdb.execute(duckdb_sql(bound.ast)).fetchone()
 
 
-@pytest.mark.parametrize("written", ["1e400", "-1e400::DOUBLE PRECISION", "d < 1e309"])
+@pytest.mark.parametrize("written", ["1e400::FLOAT8", "-1e400::DOUBLE PRECISION", "(-1e309)::REAL"])
 def test_a_number_that_no_double_is_near_is_refused(written):
     with pytest.raises(TypeMismatch, match="out of range for type double precision"):
         bind(f"SELECT {written} FROM t", CATALOG)
