@@ -383,7 +383,7 @@ def _read(statement: Statement, drafts: Drafts) -> None:
         drafts.notes.append(f"VIRTUAL columns of the table in line {line} are stored")
     if words[:2] == ["ALTER", "TABLE"] and words[-2:] == ["NOT", "VALID"]:
         line = statement.place(statement.start).line
-        drafts.notes.append(f"the stored rows meet the constraint in line {line}: NOT VALID or not")
+        drafts.notes.append(f"NOT VALID in line {line}: the stored rows are checked")
     if is_domain:
         statement = as_table(statement)
     tree = replace(statement, tokens=readable_tokens(statement.tokens, statement.source)).parse()
