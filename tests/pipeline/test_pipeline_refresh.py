@@ -35,8 +35,13 @@ CREATE MATERIALIZED VIEW names WITH (refresh = 'deferred') AS
 CREATE MATERIALIZED VIEW idle WITH (refresh = 'deferred') AS
   SELECT c_name FROM customer WHERE NOT EXISTS (SELECT 1 FROM orders WHERE o_c_id = c_id);
 CREATE MATERIALIZED VIEW types WITH (refresh = 'deferred') AS SELECT * FROM kinds;
+CREATE MATERIALIZED VIEW reachable WITH (refresh = 'deferred') AS
+  WITH RECURSIVE r (origin, node) AS (
+    SELECT o_c_id, o_id FROM orders WHERE o_c_id IS NOT NULL
+    UNION SELECT origin, o_id FROM r JOIN orders ON o_c_id = node)
+  SELECT origin, node FROM r;
 """
-NAMES = ("by_name", "everybody", "in_all", "names", "idle", "types")
+NAMES = ("by_name", "everybody", "in_all", "names", "idle", "types", "reachable")
 """Each name stands for `SELECT * FROM name` and for its SELECT above."""
 
 
