@@ -188,8 +188,8 @@ async def load(database: Database, size: Size, console: Console) -> float:
 
 
 async def _run_browsers(folder: Path, size: Size, options: DemoOptions) -> tuple[Measured, Watched]:
-    """Run the browsers against `hornbeam serve`, in a process of its own as they are. Meanwhile
-    watch the live view."""
+    """Run the browsers against `hornbeam serve`, in a process of its own as they are,
+    and watch the live view while they run."""
     with serving.server(folder, resident_refresh="true", **OWN) as (port, _):
         browsers = asyncio.ensure_future(
             run_in_process(

@@ -169,7 +169,7 @@ class Reads:
         self.statements = StatementStatistics(self._clock, parts.settings.max_statement_texts)
         self.tentative: ReadsAhead | None = None
         """Computes live and deferred views for tentative queries."""
-        self.computed = self.as_stored = 0
+        self.tentative_computed = self.tentative_as_stored = 0
         """Tentative queries whose views were computed, and whose views were read as stored."""
 
     @property
@@ -395,10 +395,10 @@ class Reads:
                 self._deferred.require_fresh(
                     prepared.catalog, prepared.deferred, ahead.at, wanted.fresh
                 )
-                self.computed += 1
+                self.tentative_computed += 1
                 return _Planned(prepared, parameters, ahead.at, ahead)
         at = await self._deferred.read_at(prepared, asked=wanted.snapshot, fresh=wanted.fresh)
-        self.as_stored += wanted.tentative
+        self.tentative_as_stored += wanted.tentative
         return _Planned(prepared, parameters, at, reason=reason)
 
     async def _ahead(self, wanted: _Wanted, prepared: PreparedQuery | NumberedQuery) -> Ahead:

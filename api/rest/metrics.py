@@ -166,8 +166,8 @@ def _totals(db: Database) -> dict[str, int]:
         "transactions_committed": manager.committed,
         "transactions_aborted": manager.aborted,
         "transactions_retried": manager.retried,
-        "tentative_queries": db.reads.computed,
-        "tentative_queries_as_stored": db.reads.as_stored,
+        "tentative_queries": db.reads.tentative_computed,
+        "tentative_queries_as_stored": db.reads.tentative_as_stored,
     }
 
 

@@ -148,7 +148,7 @@ def _is_step(join: Join, working: Working) -> bool:
 
 
 def _cause(step: Node) -> str:
-    """The name of what a recursive term has beside inner joins by equalities."""
+    """The name of a part of a recursive term that is no inner join by equalities."""
     over = [node for node in walk(step) if any(isinstance(n, Working) for n in walk(node))]
     for node in over:
         if isinstance(node, Join) and node.kind is not JoinKind.INNER:

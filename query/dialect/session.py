@@ -16,8 +16,8 @@ from hornbeam_server.schema.model import DATABASE, PUBLIC
 from hornbeam_server.schema.namespaces import SYSTEM_CATALOG
 
 POSTGRESQL = "15.18"
-POSTGRESQL_NUMBER = "150018"
 """The version of PostgreSQL whose answers are the reference of this dialect."""
+POSTGRESQL_NUMBER = "{}{:0>4}".format(*POSTGRESQL.split("."))
 SESSION = {
     "version": f"Hornbeam {__version__} (SQL of PostgreSQL {POSTGRESQL})",
     "current_catalog": DATABASE,

@@ -93,6 +93,8 @@ def compile_expression(
 
 
 class Compiler:
+    """Compiles the nodes of an expression over the columns and parameters of `scope`."""
+
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
 
