@@ -431,7 +431,7 @@ class RememberingSnapshot(Snapshot):
         parts = []
         for layout, keys in wanted.items():
             known, codec = self._known.setdefault(layout, {}), self._codecs(layout)
-            missing = _unknown(keys, known)
+            missing = unknown(keys, known)
             if missing:
                 parts.append((layout, known, codec, missing, [codec.key_of(k) for k in missing]))
         get, at = self._store.get, self.at
@@ -449,13 +449,13 @@ class RememberingSnapshot(Snapshot):
     ) -> list[RowVersion | None]:
         """The rows of all keys, whatever `room`: all of them stay in memory anyway."""
         known = self._known.setdefault(layout, {})
-        if missing := _unknown(keys, known):
+        if missing := unknown(keys, known):
             found = await super().get(layout, missing)
             known.update(zip(missing, found, strict=True))
         return [known[key] for key in keys]
 
 
-def _unknown(
+def unknown(
     keys: Sequence[tuple[Value, ...]], known: Mapping[tuple[Value, ...], object]
 ) -> list[tuple[Value, ...]]:
     """The `keys` that are not in `known`, without duplicates."""

@@ -32,6 +32,7 @@ from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.log.following import Changed, batches_between, changes
 from hornbeam_server.storage.ports import TOMBSTONE, Put, TableStore
+from hornbeam_server.storage.shared_reads import SharedReads
 from hornbeam_server.storage.snapshot import BoundedSnapshot, RowReader, RowVersion, Snapshot
 
 Writes = dict[str, list[Put]]
@@ -104,8 +105,8 @@ class SmallBatch:
         views = self.programs.catalog.deferred_view
         ticked_on = {**changes, CLOCK: ticked(self.as_of, self.upto)}
         followed = [name for name in self.refreshed if changes or views[name].timed]
+        old = SharedReads(self._before(store, codecs, budget))
         for program in self._maintained(followed):
-            old = self._before(store, codecs, budget)
             yield program.name, await self._written(program, ticked_on, old, codecs)
         for program in self._maintained(self.built):
             rows = {name: await self._rows(name, store, codecs) for name in program.relations}

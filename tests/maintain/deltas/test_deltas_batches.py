@@ -12,6 +12,7 @@ from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.errors import Corruption, SnapshotTooOld, SqlError, Unavailable
 from hornbeam_server.storage.log.following import final_segment
+from hornbeam_server.storage.snapshot import Snapshot
 from hornbeam_server.storage.source import open_logs
 from hornbeam_server.txlayer.views.refresh_groups import Finished
 from tests.maintain.deltas.deltas_world import segment_bytes
@@ -115,6 +116,32 @@ async def test_batches_follow_one_another_and_a_new_view_is_built_beside(tmp_pat
         batch, count, puts = await refreshed(db)
         assert (count, puts) == (0, {})
         await check(db, batch.upto)
+
+
+async def test_the_views_of_a_batch_read_a_row_once(tmp_path, monkeypatch):
+    ddl = (
+        DDL
+        + """CREATE MATERIALIZED VIEW counts WITH (refresh = 'deferred') AS
+        SELECT s_region, e_text, count(*) AS n FROM sale JOIN shop ON e_s_id = s_id
+        GROUP BY s_region, e_text;"""
+    )
+    read = []
+    get = Snapshot.get
+
+    async def noted(reader, layout, keys, *, room=None):
+        read.extend((layout, key) for key in keys)
+        return await get(reader, layout, keys, room=room)
+
+    async with opened(tmp_path) as db:
+        await declared(db, ddl)
+        await db.load("shop", ["s_id", "s_region"], [(n, f"r{n % 3}") for n in range(5)])
+        await refreshed(db)
+        for number in range(4):
+            await db.execute(f"INSERT INTO sale VALUES ({number}, {number % 2}, 1, 'x')")
+        batch, segments = await begun(db)
+        monkeypatch.setattr(Snapshot, "get", noted)
+        await written(db, batch, segments)
+    assert sorted(key for layout, key in read if layout == "shop") == [(0,), (1,)]
 
 
 async def test_a_batch_that_is_run_again_yields_the_same_puts_whatever_was_written_since(tmp_path):
