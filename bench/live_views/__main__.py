@@ -21,6 +21,7 @@ from bench.options import REPORT, ROUNDS, Numbers, parse
 from hornbeam_server.demo.ending import ended_by_sigterm
 
 RATES = Numbers((100, 500, 1_000, 2_000))
+TPCH_RATES = Numbers((25, 50, 100, 200, 500, 2_000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,8 @@ class Options:
     facts: Annotated[int, "rows of the relation of facts at the beginning"] = 50_000
     changes: Annotated[int, "rows that are changed between two batches"] = 10_000
     rounds: Annotated[int, ROUNDS] = 3
-    rates: Annotated[Numbers, "changes a second"] = RATES
+    rates: Annotated[Numbers, "changes a second of a sum over a join"] = RATES
+    tpch_rates: Annotated[Numbers, "changes a second of TPC-H's views"] = TPCH_RATES
     seconds: Annotated[float, "seconds for each rate"] = 10.0
     scale: Annotated[float, "scale factor of TPC-H"] = 0.01
     folder: Annotated[Path, "folder of the databases; it is emptied"] = Path("var/bench-live")
@@ -38,11 +40,11 @@ class Options:
 
 
 def measure(options: Options) -> list[Figure]:
-    folder, rates, seconds = options.folder, options.rates, options.seconds
+    folder, seconds = options.folder, options.seconds
     return [
         *asyncio.run(batches(folder / "kinds", options.facts, options.changes, options.rounds)),
-        *of_a_join(folder / "join", rates, seconds),
-        *of_tpch(folder / "tpch", rates, seconds, options.scale),
+        *of_a_join(folder / "join", options.rates, seconds),
+        *of_tpch(folder / "tpch", options.tpch_rates, seconds, options.scale),
         *cost(folder / "cost", options.rounds, seconds),
     ]
 
