@@ -31,6 +31,7 @@ from hornbeam_server.maintain.deltas.algebra import (
     Union,
     walk,
 )
+from hornbeam_server.maintain.deltas.fan_out import fan_out
 from hornbeam_server.maintain.deltas.lookups import (
     Between,
     Joined,
@@ -260,11 +261,13 @@ def _mapped(node: Map, wanted: Sequence[str], ways: Ways) -> Lookup:
 
 
 def _joined(node: Join, wanted: Sequence[str], ways: Ways) -> Lookup:
-    """Look up the side whose look-up uses more of the columns; among equals, the left side."""
+    """Look up the side from which fewer rows are read; among equals, the one whose look-up uses
+    more of the columns, and then the left one."""
     found: list[Lookup] = []
     errors: list[Unsupported] = []
-    # From the right side, left rows without a partner are not found.
-    one_side = node.kind in (JoinKind.SEMI, JoinKind.ANTI) or not wanted
+    # From the right side, left rows without a partner are not found. They have no right columns.
+    left_join = node.kind is JoinKind.LEFT and not any(name in node.right.field for name in wanted)
+    one_side = left_join or node.kind in (JoinKind.SEMI, JoinKind.ANTI) or not wanted
     sides = [True] if one_side else [True, False]
     for from_left in sides:
         try:
@@ -273,7 +276,7 @@ def _joined(node: Join, wanted: Sequence[str], ways: Ways) -> Lookup:
             errors.append(error)
     if not found:
         raise errors[0]
-    return max(found, key=lambda lookup: len(lookup.columns))
+    return min(found, key=lambda way: (fan_out(way, ways.catalog).read, -len(way.columns)))
 
 
 def _from_side(node: Join, wanted: Sequence[str], from_left: bool, ways: Ways) -> Lookup:

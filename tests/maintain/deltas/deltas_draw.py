@@ -6,7 +6,7 @@ empty and reappear, and multiplicities grow.
 """
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from tests.maintain.deltas.deltas_world import catalog_of
@@ -43,8 +43,19 @@ def draw_ddl(random):
             f"j {types[0]}, k {types[1]}, x INTEGER, d DECIMAL(7,2), t TEXT, f DOUBLE, "
             f"b BOOLEAN, s DATE, PRIMARY KEY ({key}));"
         )
-        parts += [f"CREATE INDEX {name}_{column} ON {name} ({column});" for column in JOINS]
+        parts += [
+            f"CREATE INDEX {name}_{i} ON {name} ({columns});"
+            for i, columns in enumerate(_indexed(random))
+        ]
     return "\n".join(parts)
+
+
+def _indexed(random):
+    """Draw the columns of a relation's indexes: mostly each join column; else one of them can be
+    looked up together with the other one only."""
+    if random.random() < 0.7:
+        return JOINS
+    return [", ".join(random.sample(JOINS, 2)), *random.sample(JOINS, random.randint(0, 1))]
 
 
 def draw_row(random, relation):
@@ -185,6 +196,9 @@ class Queries:
         ]
         self.random.shuffle(pair)
         parts = [" = ".join(pair)]
+        if self.random.random() < 0.2 and len(other.joins) > 1 and len(source.joins) > 1:
+            more = [each.columns("join") for each in (source, other)]
+            parts.append(" = ".join(self.random.choice(columns) for columns in more))
         if self.random.random() < 0.2:
             parts.append(
                 self.condition(self.random.choice([[source], sources, [*sources, source]]))
@@ -304,4 +318,6 @@ class Queries:
 
 
 def draw_catalog(random):
-    return catalog_of(draw_ddl(random))
+    """Draw a catalog, in which some relations were counted, which decides between look-ups."""
+    counts = ((name, random.choice([1, 100, 100_000])) for name in NAMES if random.random() < 0.7)
+    return replace(catalog_of(draw_ddl(random)), row_counts=tuple(counts))

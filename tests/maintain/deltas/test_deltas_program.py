@@ -424,6 +424,55 @@ def test_joins_of_joins_by_several_columns():
         world.check()
 
 
+def test_left_rows_without_a_partner_are_looked_up_from_the_left():
+    """A column of the left side finds no left row that has no partner, if it is looked up in the
+    equal column of the right side, whatever the costs of both."""
+    ddl = """
+    CREATE TABLE r (i INTEGER PRIMARY KEY, x INTEGER, y INTEGER);
+    CREATE TABLE s (x INTEGER PRIMARY KEY, y INTEGER);
+    CREATE TABLE t (x INTEGER PRIMARY KEY, z INTEGER);
+    CREATE INDEX r_yx ON r (y, x);
+    """
+    join = "SELECT r.i, s.y, t.z FROM r LEFT JOIN s ON s.x = r.x AND s.y = r.y JOIN t ON t.x = r.x"
+    with pytest.raises(Unsupported, match="Rows of r are looked up by x"):
+        compiled(join, catalog_of(ddl))
+    world = World(catalog_of(ddl + "CREATE INDEX r_x ON r (x);"), {"v": join})
+    world.commit(("r", (1, 1, 1)), ("r", (2, 1, 2)), ("r", (3, 2, 2)), ("s", (1, 1)))
+    for write in (("t", (1, 5)), ("t", (1, 6)), ("s", (1, 2)), ("t", (1,), None), ("t", (1, 7))):
+        world.commit(write)
+        world.check()
+    assert len(world.store.rows["v"]) == 2
+
+
+def test_the_look_up_that_reads_fewer_rows_is_taken():
+    """Its order follows from keys, foreign keys and counted rows."""
+    ddl = """
+    CREATE TABLE shop (s_id INTEGER PRIMARY KEY, kind TEXT);
+    CREATE TABLE good (g_id INTEGER PRIMARY KEY, brand TEXT);
+    CREATE TABLE sale (id INTEGER PRIMARY KEY, shop INTEGER NOT NULL REFERENCES shop (s_id),
+      good INTEGER NOT NULL REFERENCES good (g_id), v INTEGER);
+    CREATE TABLE rule (shop INTEGER NOT NULL, brand TEXT NOT NULL, most INTEGER,
+      PRIMARY KEY (shop, brand));
+    CREATE INDEX sale_shop ON sale (shop); CREATE INDEX sale_good ON sale (good);
+    CREATE INDEX good_brand ON good (brand);
+    """
+
+    def explained(sql, **counts):
+        catalog = replace(catalog_of(ddl), row_counts=tuple(counts.items()))
+        return [line.strip() for line in compiled(sql, catalog).explain()]
+
+    filtered = """SELECT id FROM sale JOIN good ON g_id = sale.good AND brand = 'b'
+      WHERE v < (SELECT avg(s2.v) FROM sale AS s2 WHERE s2.good = good.g_id)"""
+    assert "left rows: good by g_id, then sale through sale_good by good" in explained(filtered)
+    limited = """SELECT id FROM sale JOIN good ON g_id = sale.good
+      JOIN rule ON rule.shop = sale.shop AND rule.brand = good.brand"""
+    rows = {"sale": 100_000, "good": 10_000}
+    by_shop = "left rows: sale through sale_shop by shop, then good by g_id"
+    by_brand = "left rows: good through good_brand by brand, then sale through sale_good by good"
+    assert by_shop in explained(limited, **rows, shop=5_000)  # 20 sales of a shop
+    assert by_brand in explained(limited, **rows, shop=10)  # 1 000 sales of a brand
+
+
 def test_nulls_join_no_rows_and_form_a_group():
     views = {
         "inner": "SELECT a.i, b.n FROM a JOIN b ON a.j = b.i AND b.j = a.i",
