@@ -30,8 +30,9 @@ import hornbeam
 from bench import microdata
 from bench.measure import Figure, print_figures, write_report
 from bench.microdata import INSERT, V1
-from bench.nodes import NodeProcess, NodeProcesses, client_url
+from bench.nodes import NodeProcess, NodeProcesses
 from bench.options import EMPTIED, REPORT, ROUNDS, parse
+from bench.served import client_url
 from bench.serving import Client, get, post
 from hornbeam_server.cluster import Cluster
 from hornbeam_server.demo.ending import ended_by_sigterm

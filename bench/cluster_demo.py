@@ -1,79 +1,40 @@
-"""The main job on a real cluster, while a node is killed: `make demo-cluster`.
+"""The main job on a real cluster, while nodes are killed: `make demo-cluster`.
 
-Starts HDFS, ZooKeeper, HBase and three Hornbeam nodes on this machine, uploads TPC-W's schema and
-workload, loads a population, and runs emulated browsers over REST. While they run, a subscriber
-follows a live view at the node that does the view's batches. That node is killed, and the
-subscriber goes on at another one; then the node that leads is killed. In the end it verifies every
-view, index and foreign key. Needs Java 17 and Maven.
+Starts HDFS, ZooKeeper, HBase and three Hornbeam nodes on this machine, and runs the load of
+`bench/failover.py` on them. Needs Java 17 and Maven.
 `python -m bench.cluster_demo --help` lists the options.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
 import shutil
-import statistics
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import httpx
 from rich.console import Console
 
 import hornbeam
-from bench import remote
-from bench.nodes import NodeProcess, NodeProcesses, client_url
+from bench.failover import Load, demonstrate, finished
+from bench.nodes import NodeProcesses
 from bench.options import parse
-from bench.peers.design import tpcw
 from hornbeam_server.cluster import Cluster
 from hornbeam_server.demo.ending import ended_by_sigterm
-from hornbeam_server.demo.measures import machine
-from hornbeam_server.demo.results import new_console, print_measured
-from hornbeam_server.demo.tpcw import LIVE
-from hornbeam_server.demo.tpcw.data import RELATIONS, Population, Size
-from hornbeam_server.demo.tpcw.live import Watched, node_of, watch
-from hornbeam_server.demo.tpcw.sessions import BrowserRun, Measured, run_in_process
+from hornbeam_server.demo.results import new_console
 from hornbeam_server.schema.errors import HornbeamError
-
-GO_ON_S = 30.0
-"""A subscriber whose node was killed goes on at another one within this time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class Options(Load):
     """The options that `--help` explains."""
 
-    customers: Annotated[int, "customers of TPC-W; they determine addresses and orders"] = 300
-    items: Annotated[int, "items of TPC-W"] = 300
-    seconds: Annotated[float, "how long the emulated browsers run"] = 30.0
-    sessions: Annotated[int, "number of emulated browsers"] = 8
     nodes: Annotated[int, "number of Hornbeam nodes"] = 3
     folder: Annotated[Path, "folder of the cluster and the nodes"] = Path("var/demo-cluster")
     keep: Annotated[bool, "leave HBase running at the end"] = False
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The results of the demo. `take_over_s`: maximum seconds from a kill until other nodes owned
-    the node's roots. `subscriptions`: how many were open at the first node that was killed, and
-    then at the other nodes."""
-
-    load_rows_s: float
-    measured: Measured
-    watched: Watched
-    take_over_s: float
-    subscriptions: tuple[int, int]
-    differences: int
-    checked: list[dict[str, Any]]
-
-    @property
-    def failed(self) -> bool:
-        watched = all(self.subscriptions) and not self.watched.differing
-        return bool(self.differences or not watched or self.measured.errors)
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> Options:
@@ -92,150 +53,12 @@ def run(options: Options, console: Console) -> int:
         with NodeProcesses(
             cluster, options.folder / "nodes", options.nodes, database=database
         ) as nodes:
-            report = _demonstrate(nodes, options, console)
+            report = demonstrate(nodes, options, console)
     finally:
         if not options.keep:
             console.print("Stopping the cluster")
             cluster.stop()
-    _print(console, report)
-    written = options.folder / "report.json"
-    written.write_text(json.dumps(_document(report, options), indent=2, default=str) + "\n")
-    console.print(f"Written: {written}")
-    return 1 if report.failed else 0
-
-
-def _demonstrate(nodes: NodeProcesses, options: Options, console: Console) -> Report:
-    """Apply the schema, load, run emulated browsers while a node is killed, and verify."""
-    size = Size(options.customers, options.items)
-    with hornbeam.connect(nodes.client_url, autocommit=True) as db:
-        console.rule("Views chosen for the roots {author, customer, country}")
-        shop = tpcw(size)
-        shop = replace(shop, ddl=shop.ddl + LIVE.read_text())
-        console.print(remote.apply(db, shop), highlight=False, markup=False, soft_wrap=True)
-        console.rule("Loading over REST, with all views and indexes")
-        rate = _load(db, size, console)
-        console.rule(
-            f"{options.sessions} emulated browsers over REST for {options.seconds:g} s;"
-            " the node that keeps the live view and the one that leads are killed"
-        )
-        found = asyncio.run(_run_browsers(nodes, size, options, console))
-        console.rule("Every view and index recomputed by DuckDB and compared")
-        report = remote.verify(db)
-    return Report(rate, *found, report["differences"], report["checked"])
-
-
-def _load(db: hornbeam.Connection, size: Size, console: Console) -> float:
-    """Load the population. Returns rows per second."""
-    population, began, rows = Population(size), time.monotonic(), 0
-    for relation in RELATIONS:
-        loaded = remote.load(db, relation, population.rows(relation))
-        console.print(f"{relation}: {loaded} rows")
-        rows += loaded
-    return rows / (time.monotonic() - began)
-
-
-async def _run_browsers(
-    nodes: NodeProcesses, size: Size, options: Options, console: Console
-) -> tuple[Measured, Watched, float, tuple[int, int]]:
-    """Run the emulated browsers, watch the live view, and kill the nodes that keep it and that
-    lead. Returns the measurements, the maximum seconds from a kill until the other nodes own all
-    roots and have recovered the killed node's commits, and `Report.subscriptions`."""
-    settings = BrowserRun(size.customers, size.items, options.sessions, options.seconds)
-    browsers = asyncio.ensure_future(run_in_process(nodes.urls, settings))
-    keeping = await asyncio.to_thread(_keeping, nodes)
-    others = [node for node in nodes.nodes if node is not keeping]
-    first = client_url([node.address for node in (keeping, *others)])
-    watching = asyncio.ensure_future(watch(nodes.client_url, browsers, first))
-    await asyncio.sleep(options.seconds / 4)
-    before = await asyncio.to_thread(_subscriptions, [keeping])
-    going_on = asyncio.ensure_future(_going_on(others, before))
-    take_over_s = await _killed(nodes, keeping, "which keeps the live view", console)
-    after = await going_on
-    leading = await asyncio.to_thread(nodes.leading)
-    if leading is not keeping:
-        later_s = await _killed(nodes, leading, "which leads", console)
-        take_over_s = max(take_over_s, later_s)
-    return await browsers, await watching, take_over_s, (before, after)
-
-
-async def _going_on(nodes: Sequence[NodeProcess], count: int) -> int:
-    """The subscriptions that are open at nodes, once they are so many, or after `GO_ON_S`."""
-    give_up = time.monotonic() + GO_ON_S
-    while (found := await asyncio.to_thread(_subscriptions, nodes)) < count:
-        if time.monotonic() > give_up:
-            break
-        await asyncio.sleep(0.2)
-    return found
-
-
-def _subscriptions(nodes: Sequence[NodeProcess]) -> int:
-    """The subscriptions that are open at nodes."""
-    found = 0.0
-    for node in nodes:
-        metrics = httpx.get(f"{node.url}/metrics", timeout=5, trust_env=False).raise_for_status()
-        name, lines = "hornbeam_subscriptions ", metrics.text.splitlines()
-        found += sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
-    return int(found)
-
-
-def _keeping(nodes: NodeProcesses) -> NodeProcess:
-    """The node that does the batches of the live view."""
-    with hornbeam.connect(nodes.client_url) as db:
-        url = node_of(db)
-    return next(node for node in nodes.nodes if node.url == url)
-
-
-async def _killed(nodes: NodeProcesses, node: NodeProcess, role: str, console: Console) -> float:
-    """Kill a node, and start it again when other nodes own its roots. Returns the seconds until
-    they do."""
-    await asyncio.to_thread(node.kill)
-    killed = time.monotonic()
-    await asyncio.to_thread(nodes.settled)
-    take_over_s = time.monotonic() - killed
-    console.print(f"Killed {node.name}, {role}; others own its roots after {take_over_s:.1f} s")
-    await asyncio.to_thread(node.start)
-    await asyncio.to_thread(nodes.settled)
-    console.print(f"{node.name} is back, and owns its share")
-    return take_over_s
-
-
-def _document(report: Report, options: Options) -> dict[str, Any]:
-    return {
-        "machine": machine(options.folder),
-        "nodes": options.nodes,
-        "customers": options.customers,
-        "load_rows_s": round(report.load_rows_s),
-        "interactions": report.measured.interactions,
-        "errors": report.measured.errors,
-        "live_view": report.watched.json(),
-        "take_over_s": round(report.take_over_s, 2),
-        "subscriptions_at_the_killed_node": report.subscriptions[0],
-        "subscriptions_then_at_others": report.subscriptions[1],
-        "rest_p50_ms": {
-            name: statistics.median(values) for name, values in report.measured.latencies.items()
-        },
-        "differences": report.differences,
-        "checked": report.checked,
-    }
-
-
-def _print(console: Console, report: Report) -> None:
-    print_measured(console, report.measured)
-    console.print(f"Load: {report.load_rows_s:,.0f} rows/s with all views, over REST")
-    console.print(
-        f"{report.measured.interactions} interactions, {len(report.measured.errors)} errors;"
-        f" a killed node's roots had other owners after {report.take_over_s:.1f} s at most"
-    )
-    before, after = report.subscriptions
-    console.print(
-        f"Followed live view of sales by subject: {report.watched.text()}; {before}"
-        f" subscriptions were at the killed node, and then {after} at others"
-    )
-    rows = sum(item["rows"] for item in report.checked)
-    console.print(
-        f"Verified {len(report.checked)} views, indexes and foreign keys, {rows:,} rows:"
-        f" [bold]{report.differences} differences[/bold]"
-    )
+    return finished(report, options, options.folder, console)
 
 
 def main() -> None:

@@ -6,35 +6,22 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-import httpx
-
+from bench.served import Node, Nodes
 from hornbeam_server.cluster import Cluster
 from hornbeam_server.cluster.ports import free_ports
 from hornbeam_server.schema.errors import Unavailable
-from hornbeam_server.txlayer.cluster.assignment import SLOTS
 
-START_S = 60.0
-POLL_S = 0.05
 STOP_S = 60.0
 
 
-def client_url(addresses: Sequence[str], first: int = 0) -> str:
-    """A client's URL of the nodes at `addresses` (`host:port`). The client begins at number
-    `first`."""
-    first %= len(addresses)
-    start, *others = [*addresses[first:], *addresses[:first]]
-    return f"hornbeam://{start}" + (f"?also={','.join(others)}" if others else "")
-
-
 @dataclass
-class NodeProcess:
+class NodeProcess(Node):
     """The process of a node. `environment` has the settings of `hornbeam serve`. `program` are the
     arguments of Python."""
 
@@ -63,7 +50,6 @@ class NodeProcess:
             )
 
     def kill(self) -> None:
-        """End the process like a crash (SIGKILL)."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
@@ -77,36 +63,17 @@ class NodeProcess:
             self.process = None
 
     @property
-    def ready(self) -> bool:
-        """Whether the node serves. Raises Unavailable when its process has ended."""
+    def running(self) -> bool:
         if self.process is None:
             return False
         if self.process.poll() is not None:
             last = self.log.read_text(errors="replace").splitlines()[-5:]
             raise Unavailable(f"Node {self.name} has ended:\n  " + "\n  ".join(last))
-        try:
-            return httpx.get(f"{self.url}/readyz", timeout=2, trust_env=False).is_success
-        except httpx.TransportError:
-            return False
-
-    def assignment(self) -> dict[str, Any] | None:
-        """The nodes and the slots that they own, as this node knows them (`nodes` of its status);
-        None while it does not serve. A node that was ready may stop serving before the next
-        request. Raises Unavailable when its process has ended."""
-        if not self.ready:
-            return None
-        try:
-            status = httpx.get(f"{self.url}/v1/status", timeout=5, trust_env=False)
-        except httpx.TransportError:
-            return None
-        if status.status_code == httpx.codes.SERVICE_UNAVAILABLE:
-            return None
-        assignment: dict[str, Any] = status.raise_for_status().json()["nodes"]
-        return assignment
+        return True
 
 
 @dataclass
-class NodeProcesses:
+class NodeProcesses(Nodes[NodeProcess]):
     """`count` nodes of the database `database`. They start and stop together."""
 
     cluster: Cluster
@@ -138,43 +105,9 @@ class NodeProcesses:
     ) -> None:
         self._stop()
 
-    def leading(self, timeout_s: float = START_S) -> NodeProcess:
-        """Wait until a node leads, and return it. Raises Unavailable."""
-        give_up = time.monotonic() + timeout_s
-        while time.monotonic() < give_up:
-            for node in self.nodes:
-                if (known := node.assignment()) and known["leads"]:
-                    return node
-            time.sleep(POLL_S)
-        raise Unavailable(f"No node leads after {timeout_s:g} s; see {self.folder}.")
-
-    def settled(self, timeout_s: float = START_S) -> None:
-        """Wait until all running nodes serve, no node is dead, and every slot has an owner and is
-        not moving. Raises Unavailable."""
-        running = [node for node in self.nodes if node.process is not None]
-
-        def is_settled(node: NodeProcess) -> bool:
-            if (known := node.assignment()) is None:
-                return False
-            owned = sum(member["slots"] for member in known["members"])
-            is_complete = len(known["members"]) == len(running)
-            return is_complete and owned == SLOTS and not (known["dead"] or known["moving_slots"])
-
-        give_up = time.monotonic() + timeout_s
-        while not all(map(is_settled, running)):
-            if time.monotonic() > give_up:
-                raise Unavailable(
-                    f"Nodes are not settled after {timeout_s:g} s; see {self.folder}."
-                )
-            time.sleep(POLL_S)
-
     @property
-    def urls(self) -> list[str]:
-        return [node.url for node in self.nodes]
-
-    @property
-    def client_url(self) -> str:
-        return client_url([node.address for node in self.nodes])
+    def logs(self) -> str:
+        return str(self.folder)
 
     def _node(self, number: int, port: int) -> NodeProcess:
         name = f"node{number}"

@@ -26,10 +26,6 @@ class Site:
     ports: tuple[int, ...]
     url: str
 
-    @property
-    def urls(self) -> list[str]:
-        return [f"http://127.0.0.1:{port}" for port in self.ports]
-
 
 Serve = Callable[[str], AbstractContextManager[Site]]
 """Serves a new, empty database while the context lasts. Its name is its folder's, and is used

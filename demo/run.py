@@ -191,13 +191,10 @@ async def _run_browsers(folder: Path, size: Size, options: DemoOptions) -> tuple
     """Run the browsers against `hornbeam serve`, in a process of its own as they are,
     and watch the live view while they run."""
     with serving.server(folder, resident_refresh="true", **OWN) as (port, _):
-        browsers = asyncio.ensure_future(
-            run_in_process(
-                [f"http://127.0.0.1:{port}"],
-                BrowserRun(size.customers, size.items, options.sessions, options.seconds),
-            )
-        )
-        watched = await watch(f"hornbeam://127.0.0.1:{port}", browsers)
+        url = f"hornbeam://127.0.0.1:{port}"
+        settings = BrowserRun(size.customers, size.items, options.sessions, options.seconds)
+        browsers = asyncio.ensure_future(run_in_process(url, settings))
+        watched = await watch(url, browsers)
         return await browsers, watched
 
 

@@ -106,7 +106,7 @@ class _Run:
         run = BrowserRun(
             size.customers, size.items, clients, self.seconds, mix, skip, seed=skip + 1
         )
-        return await run_in_process(self.nodes.urls, run)
+        return await run_in_process(self.nodes.client_url, run)
 
     async def point(self, mix: str, clients: int) -> Throughput:
         browsers = asyncio.ensure_future(self.browse(clients, mix))

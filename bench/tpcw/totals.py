@@ -140,7 +140,7 @@ def _browsed(site: Site, mix: str, options: Options, skip: int) -> Measured:
         skip,
         seed=skip + 1,
     )
-    measured = asyncio.run(run_in_process(site.urls, run))
+    measured = asyncio.run(run_in_process(site.url, run))
     if measured.errors:
         raise Failed(f"{len(measured.errors)} errors, the first: {measured.errors[0]}")
     return measured

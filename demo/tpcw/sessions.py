@@ -18,7 +18,6 @@ import argparse
 import asyncio
 import datetime as dt
 import random
-import ssl
 import sys
 import time
 from collections import defaultdict
@@ -32,11 +31,9 @@ from uuid import uuid4
 
 import msgspec
 
-from hornbeam.aio.http import AsyncHttp
-from hornbeam.aio.transport import AsyncTransport
+from hornbeam.aio.transport import open_async_transport
 from hornbeam.errors import Error
-from hornbeam.nodes import AsyncNodes
-from hornbeam.transport import Requests
+from hornbeam.transport import Requests, Target, parse_url
 from hornbeam_server.demo.tpcw import WORKLOAD
 from hornbeam_server.demo.tpcw.data import (
     COUNTRIES,
@@ -53,6 +50,8 @@ from hornbeam_server.schema.workload import load_workload
 Parameters = Sequence[Any]
 PATIENCE_S = 30.0
 """Seconds for which a failed request is repeated."""
+TIMEOUT_S = 55.0
+"""Time limit of a request."""
 
 
 INTERACTIONS = (
@@ -327,16 +326,14 @@ class BrowserRun:
         return Size(self.customers, self.items)
 
 
-async def run_browsers(
-    urls: Sequence[str], statements: dict[str, str], run: BrowserRun
-) -> Measured:
-    """Run emulated browsers against the nodes at `urls`. Each browser has its own connections."""
-    measured, counter = Measured(), Counter(run.size, run.skip)
+async def run_browsers(url: str, statements: dict[str, str], run: BrowserRun) -> Measured:
+    """Run emulated browsers against the nodes of a client's URL. Each browser has its own
+    connections."""
+    target, measured, counter = parse_url(url), Measured(), Counter(run.size, run.skip)
     async with AsyncExitStack() as stack:
         browsers = []
         for number in range(run.sessions):
-            first = number % len(urls)
-            requests = _requests([*urls[first:], *urls[:first]])
+            requests = await open_async_transport(_beginning_at(target, number), TIMEOUT_S)
             stack.push_async_callback(requests.close)
             store = HttpStore(requests, statements, measured)
             browsers.append(EmulatedBrowser(store, run.size, counter, f"{run.seed}/{number}"))
@@ -345,18 +342,18 @@ async def run_browsers(
     return measured
 
 
-def _requests(urls: Sequence[str]) -> AsyncTransport:
-    """Requests to the nodes at `urls`: to the next node when a node stands by or is not reached."""
-    tls = ssl.create_default_context() if urls[0].startswith("https:") else None
-    nodes = [AsyncHttp(url, connect_timeout_s=10, timeout_s=60, tls=tls) for url in urls]
-    return AsyncTransport(AsyncNodes(nodes), urls[0])
+def _beginning_at(target: Target, number: int) -> Target:
+    """The same nodes, in an order that begins with another node for each browser."""
+    first = number % len(target.addresses)
+    return target._replace(addresses=target.addresses[first:] + target.addresses[:first])
 
 
-async def run_in_process(urls: Sequence[str], run: BrowserRun) -> Measured:
-    """Call `run_browsers` in another process. Raises StatementFailed when the process fails."""
+async def run_in_process(url: str, run: BrowserRun) -> Measured:
+    """Call `run_browsers` in another process. Its command line has the URL, so an API key belongs
+    into HORNBEAM_API_KEY. Raises StatementFailed when the process fails."""
     options = (f"--{name}={value}" for name, value in asdict(run).items())
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "hornbeam_server.demo.tpcw.sessions", *urls, *options),
+        *(sys.executable, "-m", "hornbeam_server.demo.tpcw.sessions", url, *options),
         stdout=asyncio.subprocess.PIPE,
     )
     try:
@@ -370,17 +367,17 @@ async def run_in_process(urls: Sequence[str], run: BrowserRun) -> Measured:
     return msgspec.json.decode(output, type=Measured)
 
 
-async def _main(urls: Sequence[str], run: BrowserRun) -> None:
+async def _main(url: str, run: BrowserRun) -> None:
     statements = {s.name: s.sql for s in load_workload(WORKLOAD.read_text(), str(WORKLOAD))}
-    sys.stdout.buffer.write(msgspec.json.encode(await run_browsers(urls, statements, run)))
+    sys.stdout.buffer.write(msgspec.json.encode(await run_browsers(url, statements, run)))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("urls", nargs="+")
+    parser.add_argument("url")
     for option in ("customers", "items", "sessions", "skip", "seed"):
         parser.add_argument(f"--{option}", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--mix", choices=MIXES, required=True)
     given = vars(parser.parse_args())
-    asyncio.run(_main(given.pop("urls"), BrowserRun(**given)))
+    asyncio.run(_main(given.pop("url"), BrowserRun(**given)))

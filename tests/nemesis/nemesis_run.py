@@ -15,7 +15,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from bench.nodes import client_url
+from bench.served import client_url
 from hornbeam.cli.csvtext import csv_line
 from hornbeam.errors import Error, from_problem
 from hornbeam.transport import Transport, open_transport, parse_url, persistently

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 import hornbeam
-from bench.nodes import NodeProcess, client_url
+from bench.nodes import NodeProcess
+from bench.served import client_url
 from hornbeam_server.cluster.ports import free_ports
 from tests.nemesis import nemesis_run
 from tests.nemesis.nemesis_faults import FAULTS
