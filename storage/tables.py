@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from hornbeam_server.storage.ports import TableStore
 from hornbeam_server.storage.together import all_settled
+
+AT_ONCE = 8
+"""Maximum number of tables that are being created. HBase's master makes them no faster when more
+are asked for, and the others would wait in the store's queue, which gives up after seconds."""
 
 
 async def create_tables(
@@ -14,7 +19,12 @@ async def create_tables(
     tables: Iterable[str],
     splits: Mapping[str, Sequence[bytes]] = MappingProxyType({}),
 ) -> None:
-    """Create missing tables, all at once: a remote store takes a second for each. `splits`: keys by
-    table at which to split it. Raises Unavailable; no creation is under way then."""
-    created = [store.create_table(table, splits.get(table, ())) for table in tables]
-    await all_settled(created)
+    """Create missing tables, `AT_ONCE` at a time: a remote store takes seconds for each. `splits`:
+    keys by table at which to split it. Raises Unavailable; no creation is under way then."""
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def create(table: str) -> None:
+        async with places:
+            await store.create_table(table, splits.get(table, ()))
+
+    await all_settled([create(table) for table in tables])

@@ -1,9 +1,13 @@
 """Concurrent work (storage/together.py)."""
 
 import asyncio
+import threading
+import time
 
 import pytest
 
+from hornbeam_server.storage.hbase.calls import THREADS, Calls
+from hornbeam_server.storage.tables import AT_ONCE, create_tables
 from hornbeam_server.storage.together import all_settled, settled
 
 
@@ -84,3 +88,33 @@ async def test_a_wait_ends_with_its_future_or_after_its_time():
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert gone.done()
+
+
+class SlowTables:
+    """Makes tables one after the other, as a slow HBase does, by the calls of HBase's adapter."""
+
+    def __init__(self, calls: Calls) -> None:
+        self.calls, self.one = calls, threading.Lock()
+        self.made: list[str] = []
+        self.asked = self.most = 0
+
+    async def create_table(self, table, splits):
+        self.asked += 1
+        self.most = max(self.most, self.asked)
+        await self.calls.in_thread(lambda: self._make(table))
+        self.asked -= 1
+
+    def _make(self, table):
+        with self.one:
+            time.sleep(0.01)
+            self.made.append(table)
+
+
+async def test_no_table_of_many_waits_longer_than_a_call_may_wait():
+    tables = [f"t{number}" for number in range(3 * THREADS)]
+    calls = Calls([("127.0.0.1", 9)], "test", timeout_s=0.01 * THREADS / 2)
+    store = SlowTables(calls)
+    await create_tables(store, tables)
+    await calls.close()
+    assert sorted(store.made) == sorted(tables)
+    assert store.most == AT_ONCE
