@@ -31,7 +31,7 @@ BOTH := tests/storage/test_storage_rows.py tests/storage/test_storage_snapshot.p
 # Without compiled modules each process takes twice as long to start, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo speedups test-speedups demo-cluster demo-spark test test-long test-quick check docs chart console-pictures postgres-answers catalogue-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-subscribers bench-live bench-cluster bench-nodes bench-spark bench-spark-cluster bench-nations bench-peers lock clean
+.PHONY: demo speedups test-speedups demo-cluster images demo-compose demo-spark test test-long test-quick test-matrix check docs chart console-pictures postgres-answers catalogue-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-subscribers bench-live bench-cluster bench-nodes bench-spark bench-spark-cluster bench-nations bench-peers lock clean
 
 # A copy without symbolic links (a zip, core.symlinks=false) has files with their targets: `ln` restores them.
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
@@ -69,6 +69,12 @@ demo: $(READY)  ## TPC-W from schema to verified views
 demo-cluster: $(READY)  ## the same on HBase with three nodes, two of which are killed (needs Java, Maven)
 	@$(BIN)/python -m bench.cluster_demo
 
+images: $(READY)  ## the images of docker/Dockerfile, by Docker or buildah; BASES=debian: on bases of Debian's packages
+	@$(BIN)/python -m bench.images $(addprefix --bases ,$(BASES))
+
+demo-compose: $(READY)  ## the main job in containers, two nodes are killed (needs a Docker engine with Compose, and make images)
+	@$(BIN)/python -m bench.compose_demo
+
 demo-spark: $(SPARK)  ## TPC-H while a writer writes: views built, kept and reconciled by Spark (needs Java): SCALE=0.1
 	@$(BIN)/python -m bench.spark_demo --scale $(SCALE)
 
@@ -87,6 +93,9 @@ test-long: $(SPARK)  ## the whole suite with more random examples, seeds and rep
 
 test-quick: $(READY)  ## the loop while working: tests that need nothing but Python; PYTHON=python3.13 for another one
 	@$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope --quick
+
+test-matrix: $(READY)  ## the tests of HBase and HDFS on several versions (needs Java, Maven): VERSIONS="2.6.1/3.4.2 2.5.8/3.3.6"
+	@$(BIN)/python -m tests.matrix $(if $(VERSIONS),--versions $(VERSIONS))
 
 chart: $(READY)  ## check the Helm chart with Helm and Kubernetes' schemas
 	@$(BIN)/uv run --quiet --no-project --with helm-python-sdk==0.2.2 --with kubernetes-validate==1.37.0 --with pyyaml python -m tests.chart
@@ -150,9 +159,9 @@ fuzz: $(READY)  ## fuzz REST and SQL for longer than the suite does: EXAMPLES=10
 serve: $(READY)  ## serve the database in DATA on 127.0.0.1:8780, and to clients of PostgreSQL at POSTGRESQL_PORT=5432
 	@$(BIN)/hornbeam serve --data $(DATA) $(addprefix --postgresql-port ,$(POSTGRESQL_PORT))
 
-cluster: $(READY)  ## HBase, HDFS and ZooKeeper on this machine: REGION_SERVERS=, DATA_NODES=
+cluster: $(READY)  ## HBase, HDFS and ZooKeeper on this machine: REGION_SERVERS=, DATA_NODES=, HBASE=2.5.8 HADOOP=3.3.6
 	@$(BIN)/hornbeam cluster up --dir $(CLUSTER) $(addprefix --region-servers ,$(REGION_SERVERS)) \
-	  $(addprefix --data-nodes ,$(DATA_NODES))
+	  $(addprefix --data-nodes ,$(DATA_NODES)) $(addprefix --hbase ,$(HBASE)) $(addprefix --hadoop ,$(HADOOP))
 
 cluster-down: $(READY)  ## stop it; data stay
 	@$(BIN)/hornbeam cluster down --dir $(CLUSTER)

@@ -1,7 +1,8 @@
 """Java, Maven, and the jars: one folder for all processes, resolved once by `pom.xml`.
 
-The jars go to a cache outside any checkout, under a name derived from the pom's content. Another
-pom has another folder, and clusters that still run with the old pom keep their jars.
+The jars go to a cache outside any checkout, under a name derived from the pom's content and the
+versions. Another pom has another folder, and clusters that still run with the old pom keep their
+jars.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from hornbeam_server.cluster.layout import DEFAULT_VERSIONS, Versions
 from hornbeam_server.schema.errors import Unavailable
 
 JAVA_FROM, JAVA_BELOW = 17, 24
@@ -60,26 +62,28 @@ def cache() -> Path:
     return Path(base) / "hornbeam"
 
 
-def jars_folder(of: Path | None = None) -> Path:
+def jars_folder(of: Path | None = None, versions: Versions = DEFAULT_VERSIONS) -> Path:
     """The folder for the jars of a pom, whether it exists or not. The cluster's pom may be the
     parent of another pom, so the name for another pom depends on both."""
     poms = (pom(),) if of is None else (of, pom())
     content = b"".join(path.read_bytes() for path in poms)
+    if versions != DEFAULT_VERSIONS:
+        content += str(versions).encode()
     return cache() / f"cluster-{hashlib.sha256(content).hexdigest()[:16]}"
 
 
-def resolve(of: Path | None = None) -> Path:
-    """The folder of the jars of a pom, by default the cluster's; fetches them from Maven Central
-    when the folder does not exist.
+def resolve(of: Path | None = None, versions: Versions = DEFAULT_VERSIONS) -> Path:
+    """The folder of the jars of a pom, by default the cluster's, in the given versions; fetches
+    them from Maven Central when the folder does not exist.
 
     Several processes may call it at one time: the first to finish wins. Raises Unavailable.
     """
-    folder = jars_folder(of)
+    folder = jars_folder(of, versions)
     if folder.exists():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as partial:
-        _copy_dependencies(of or pom(), Path(partial) / "jars")
+        _copy_dependencies(of or pom(), versions, Path(partial) / "jars")
         try:
             (Path(partial) / "jars").rename(folder)
         except OSError:  # another process was quicker
@@ -88,7 +92,19 @@ def resolve(of: Path | None = None) -> Path:
     return folder
 
 
-def _copy_dependencies(of: Path, into: Path) -> None:
+def _definitions(versions: Versions) -> tuple[str, ...]:
+    """Maven's options that set the versions; none for those of the pom. HBase has builds for
+    Hadoop 3 that bear it in their version, except of its gateways."""
+    if versions == DEFAULT_VERSIONS:
+        return ()
+    return (
+        f"-Dhbase.version={versions.hbase}-hadoop3",
+        f"-Dhbase.thrift.version={versions.hbase}",
+        f"-Dhadoop.version={versions.hadoop}",
+    )
+
+
+def _copy_dependencies(of: Path, versions: Versions, into: Path) -> None:
     """Fetch the jars of a pom into a folder. Raises Unavailable, also for a wrong checksum."""
     maven = shutil.which("mvn")
     if maven is None:
@@ -97,7 +113,8 @@ def _copy_dependencies(of: Path, into: Path) -> None:
             cure="Install it (Debian, Ubuntu: apt install maven). It is needed once.",
         )
     quietly = ("-B", "-q", "--strict-checksums")
-    command = (maven, *quietly, "-f", str(of), "dependency:copy-dependencies")
+    goal = "dependency:copy-dependencies"
+    command = (maven, *quietly, *_definitions(versions), "-f", str(of), goal)
     try:
         done = subprocess.run(
             [*command, f"-DoutputDirectory={into}"],

@@ -103,6 +103,8 @@ class Cluster:
         ports: Mapping[str, int] | None = None,
         java_options: Sequence[str] = (),
         region_options: Sequence[str] = (),
+        hbase_version: str | None = None,
+        hadoop_version: str | None = None,
         pom: Path | None = None,
         hbase: configuration.Settings = configuration.NO_SETTINGS,
         timeout_s: float = START_TIMEOUT_S,
@@ -112,15 +114,15 @@ class Cluster:
         healthy. The cluster is created if there is none.
 
         `gateways` counts gateways of Thrift 2. `ports` are main ports by process; all other ports
-        are free ones. `java_options`, for region servers `region_options` as well, and the jars of
+        are free ones. The versions are those of a new cluster; an existing one keeps its own.
+        `java_options`, for region servers `region_options` as well, and the jars of
         `pom` apply to the processes that this object starts; `hbase` adds to the settings of HBase
         and overrides them. Raises Unavailable, InvalidRequest and Corruption. After an error or an
         interruption, the processes that this call started are stopped.
         """
         folder = folder.resolve()
         _check_folder(folder)
-        on_change("jars", "resolving")
-        java, jars = artefacts.java(), artefacts.resolve(pom)
+        java = artefacts.java()
         with _locked(folder):
             counts = {
                 Role.REGION_SERVER: region_servers,
@@ -128,15 +130,24 @@ class Cluster:
                 Role.THRIFT: gateways,
             }
             made_of = layout.grown(
-                layout.load(folder) or layout.EMPTY,
+                layout.with_versions(
+                    layout.load(folder) or layout.EMPTY, hbase_version, hadoop_version
+                ),
                 {role: count for role, count in counts.items() if count is not None},
                 ports or {},
                 free_ports,
             )
             cluster = cls(folder, made_of, java_options, region_options, pom)
+            on_change("jars", "resolving")
+            jars = cluster.jars()
             cluster._write(hbase)
             _Start(cluster, java, jars, time.monotonic() + timeout_s, on_change).all()
         return cluster
+
+    def jars(self) -> Path:
+        """The folder of the jars of this cluster's versions; fetches them if they are not there.
+        Raises Unavailable."""
+        return artefacts.resolve(self.pom, self.layout.versions)
 
     def _write(self, hbase: configuration.Settings) -> None:
         for name, text in configuration.files(self.folder, self.layout, hbase).items():
@@ -223,7 +234,7 @@ class Cluster:
     def restart(self, name: str, *, timeout_s: float = START_TIMEOUT_S) -> None:
         """Stop a process in good order if it runs, start it, and wait until it is healthy."""
         process = self.layout.named(name)
-        java, jars = artefacts.java(), artefacts.resolve(self.pom)
+        java, jars = artefacts.java(), self.jars()
         with _locked(self.folder):
             self._stop_these({name})
             _Start(self, java, jars, time.monotonic() + timeout_s, _ignore).these([process])

@@ -1,10 +1,14 @@
-"""The processes of a cluster with their roles and ports. `cluster.json` holds them."""
+"""The processes of a cluster with their roles and ports, and the versions of its programs.
+
+`cluster.json` holds them. Format 1, which was written before versions could be chosen, has none:
+such a cluster has the default versions.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +17,8 @@ from hornbeam_server.schema.errors import Corruption, InvalidRequest
 
 HOST = "127.0.0.1"
 STATE_FILE = "cluster.json"
-_FORMAT = 1
+_FORMAT = 2
+_READ = {1, _FORMAT}
 
 
 class Role(StrEnum):
@@ -56,6 +61,20 @@ PORTS: Mapping[Role, tuple[str, ...]] = {
 """The ports on which each role listens; clients use the first one."""
 
 
+class Versions(NamedTuple):
+    """Versions of HBase and Hadoop, as their projects number them. The defaults are those of
+    `pom.xml`."""
+
+    hbase: str = "2.6.1"
+    hadoop: str = "3.4.2"
+
+    def __str__(self) -> str:
+        return f"HBase {self.hbase} with Hadoop {self.hadoop}"
+
+
+DEFAULT_VERSIONS = Versions()
+
+
 class Address(NamedTuple):
     host: str
     port: int
@@ -82,9 +101,10 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All processes of a cluster, in the order of roles."""
+    """All processes of a cluster, in the order of roles, and the versions of their programs."""
 
     processes: tuple[Process, ...]
+    versions: Versions = DEFAULT_VERSIONS
 
     def of(self, role: Role) -> tuple[Process, ...]:
         return tuple(process for process in self.processes if process.role is role)
@@ -138,8 +158,21 @@ def grown(
         tuple(
             there.get(name) or Process(name, role, _ports(role, given.get(name), free.__next__))
             for role, name in wanted
-        )
+        ),
+        layout.versions,
     )
+
+
+def with_versions(layout: Layout, hbase: str | None, hadoop: str | None) -> Layout:
+    """`layout` with the versions that are given. Raises InvalidRequest if it has processes of
+    other versions: their data may not be readable by these."""
+    wanted = Versions(hbase or layout.versions.hbase, hadoop or layout.versions.hadoop)
+    if layout.processes and wanted != layout.versions:
+        raise InvalidRequest(
+            f"This cluster has {layout.versions}, not {wanted}.",
+            cure="Versions are chosen when a cluster is made; use another folder.",
+        )
+    return replace(layout, versions=wanted)
 
 
 def _names(role: Role, present: int, wanted: int | None) -> list[str]:
@@ -182,7 +215,13 @@ def to_json(layout: Layout) -> str:
         {"name": process.name, "role": process.role.value, "ports": dict(process.ports)}
         for process in layout.processes
     ]
-    return json.dumps({"format": _FORMAT, "host": HOST, "processes": processes}, indent=2) + "\n"
+    document = {
+        "format": _FORMAT,
+        "host": HOST,
+        "versions": layout.versions._asdict(),
+        "processes": processes,
+    }
+    return json.dumps(document, indent=2) + "\n"
 
 
 def load(folder: Path) -> Layout | None:
@@ -190,9 +229,10 @@ def load(folder: Path) -> Layout | None:
     path = folder / STATE_FILE
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        if document["format"] != _FORMAT:
+        if document["format"] not in _READ:
             raise ValueError(f"format {document['format']}")
-        return Layout(tuple(_process(entry) for entry in document["processes"]))
+        versions = DEFAULT_VERSIONS if document["format"] == 1 else Versions(**document["versions"])
+        return Layout(tuple(_process(entry) for entry in document["processes"]), versions)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:

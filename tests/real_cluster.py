@@ -7,6 +7,7 @@ process is killed, the guard kills the cluster by the marks of its processes.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from hornbeam_server.cluster.configuration import NO_SETTINGS, QUICK_COMPILER, S
 from hornbeam_server.cluster.control import stop
 
 _STOP_S = 120
+HBASE_VARIABLE, HADOOP_VARIABLE = "CLUSTER_HBASE", "CLUSTER_HADOOP"
 
 PATIENT: Settings = {
     "zookeeper.session.timeout": 60_000,
@@ -37,7 +39,8 @@ def guarded_cluster(
     gateways: int = 1,
     hbase: Settings = NO_SETTINGS,
 ) -> Iterator[Cluster]:
-    """Run a cluster in `folder`; afterwards its logs remain there."""
+    """Run a cluster in `folder`; afterwards its logs remain there. CLUSTER_HBASE and CLUSTER_HADOOP
+    are its versions, if they are set."""
     guard = subprocess.Popen(
         [sys.executable, __file__, str(folder)], stdin=subprocess.PIPE, start_new_session=True
     )
@@ -47,6 +50,8 @@ def guarded_cluster(
             region_servers=region_servers,
             data_nodes=data_nodes,
             gateways=gateways,
+            hbase_version=os.environ.get(HBASE_VARIABLE),
+            hadoop_version=os.environ.get(HADOOP_VARIABLE),
             java_options=[QUICK_COMPILER],
             hbase=hbase,
         )

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from hornbeam_server.cluster import artefacts
+from hornbeam_server.cluster.layout import Versions
 from hornbeam_server.schema.errors import Unavailable
 from tests.cluster import fake_java
 
@@ -79,6 +80,29 @@ def test_another_pom_has_another_folder(tmp_path, monkeypatch):
     (tmp_path / "pom.xml").write_text("<project/>")
     monkeypatch.setattr(artefacts, "pom", lambda: tmp_path / "pom.xml")
     assert artefacts.jars_folder() != before
+
+
+def test_other_versions_are_given_to_maven_and_have_another_folder(tmp_path):
+    maven(tmp_path, GOOD)
+    folder = artefacts.resolve(versions=Versions("2.5.8", "3.3.6"))
+    assert folder == artefacts.jars_folder(versions=Versions("2.5.8", "3.3.6"))
+    assert folder != artefacts.jars_folder()
+    call = (tmp_path / "calls").read_text()
+    for definition in (
+        "-Dhbase.version=2.5.8-hadoop3",
+        "-Dhbase.thrift.version=2.5.8",
+        "-Dhadoop.version=3.3.6",
+    ):
+        assert f" {definition} " in call
+        name = definition.removeprefix("-D").partition("=")[0]
+        assert f"<{name}>" in artefacts.pom().read_text()
+
+
+def test_the_default_versions_are_those_of_the_pom():
+    text, default = artefacts.pom().read_text(), Versions()
+    assert f"<hbase.version>{default.hbase}-hadoop3<" in text
+    assert f"<hbase.thrift.version>{default.hbase}<" in text
+    assert f"<hadoop.version>{default.hadoop}<" in text
 
 
 def test_the_second_of_two_concurrent_fetches_uses_the_first(tmp_path):

@@ -3,7 +3,16 @@
 import pytest
 
 from hornbeam_server.cluster import layout
-from hornbeam_server.cluster.layout import EMPTY, PORTS, STOP_ORDER, Layout, Role, grown
+from hornbeam_server.cluster.layout import (
+    EMPTY,
+    PORTS,
+    STOP_ORDER,
+    Layout,
+    Role,
+    Versions,
+    grown,
+    with_versions,
+)
 from hornbeam_server.schema.errors import Corruption, InvalidRequest
 
 
@@ -90,6 +99,7 @@ def test_the_state_file_stores_the_whole_layout(tmp_path):
         "",
         "{}",
         '{"format": 2, "processes": []}',
+        '{"format": 3, "versions": {}, "processes": []}',
         '{"format": 1, "processes": [{"name": "x", "role": "y", "ports": {}}]}',
         '{"format": 1, "processes": [{"name": "master", "role": "master", "ports": {"rpc": 1}}]}',
     ],
@@ -98,6 +108,30 @@ def test_a_damaged_state_file_is_refused(tmp_path, text):
     (tmp_path / layout.STATE_FILE).write_text(text)
     with pytest.raises(Corruption, match=r"cluster\.json"):
         layout.load(tmp_path)
+
+
+def test_the_state_file_stores_the_versions_which_stay(tmp_path):
+    old = with_versions(EMPTY, "2.5.8", "3.3.6")
+    layout.save(tmp_path, grown(old, {}, {}, ports_from(20_000)))
+    loaded = layout.load(tmp_path)
+    assert loaded is not None
+    assert loaded.versions == Versions("2.5.8", "3.3.6")
+    assert with_versions(loaded, None, None) == with_versions(loaded, "2.5.8", None) == loaded
+    assert grown(loaded, {Role.DATA_NODE: 2}, {}, ports_from(30_000)).versions == loaded.versions
+    with pytest.raises(
+        InvalidRequest, match=r"has HBase 2\.5\.8 with Hadoop 3\.3\.6, not HBase 2\.6"
+    ):
+        with_versions(loaded, "2.6.1", None)
+
+
+def test_a_state_file_without_versions_has_the_default_ones(tmp_path):
+    master = '{"name": "master", "role": "master", "ports": {"rpc": 20000, "http": 20001}}'
+    text = f'{{"format": 1, "host": "127.0.0.1", "processes": [{master}]}}'
+    (tmp_path / layout.STATE_FILE).write_text(text)
+    loaded = layout.load(tmp_path)
+    assert loaded is not None
+    assert loaded.named("master").ports == {"rpc": 20000, "http": 20001}
+    assert loaded.versions == Versions()
 
 
 def test_every_role_has_ports_and_stops_once():

@@ -231,7 +231,7 @@ class World:
         run = subprocess.run(
             [
                 *(str(artefacts.java()), "-Xmx128m", "-XX:TieredStopAtLevel=1"),
-                *("-cp", f"{self.cluster.folder / 'conf'}:{artefacts.resolve()}/*"),
+                *("-cp", f"{self.cluster.folder / 'conf'}:{self.cluster.jars()}/*"),
                 *(str(HERE / "Admin.java"), *words),
             ],
             capture_output=True,

@@ -214,7 +214,7 @@ async def test_an_exceeded_quota_is_reported_as_a_full_disk(hdfs, folder):
 
 
 def set_quota(cluster, path, count):
-    java, jars = artefacts.java(), artefacts.resolve()
+    java, jars = artefacts.java(), cluster.jars()
     admin = "org.apache.hadoop.hdfs.tools.DFSAdmin"
     classes = f"{cluster.folder}/conf:{jars}/*"
     command = [java, "-cp", classes, admin, "-setSpaceQuota", str(count), path]

@@ -58,6 +58,16 @@ def up(
             help="The port of a process, for example thrift=9091. Other processes get free ports.",
         ),
     ] = None,
+    hbase: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VERSION",
+            help="HBase of a new cluster, for example 2.5.8, with a Hadoop that it goes with.",
+        ),
+    ] = None,
+    hadoop: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="Hadoop of a new cluster.")
+    ] = None,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds until all must be healthy.")] = 240,
     as_json: AsJson = False,
 ) -> None:
@@ -73,6 +83,8 @@ def up(
             region_servers=region_servers,
             data_nodes=data_nodes,
             gateways=gateways,
+            hbase_version=hbase,
+            hadoop_version=hadoop,
             ports=ports,
             timeout_s=timeout,
             on_change=watch.up,
