@@ -50,6 +50,7 @@ class Report:
     the node's roots. `subscriptions`: how many were open at the first node that was killed, and
     then at the other nodes."""
 
+    nodes: int
     load_rows_s: float
     measured: Measured
     watched: Watched
@@ -81,7 +82,7 @@ def demonstrate(nodes: Nodes[N], options: Load, console: Console) -> Report:
         found = asyncio.run(_run_browsers(nodes, size, options, console))
         console.rule("Every view and index recomputed by DuckDB and compared")
         report = remote.verify(db)
-    return Report(rate, *found, report["differences"], report["checked"])
+    return Report(len(nodes.nodes), rate, *found, report["differences"], report["checked"])
 
 
 def _load(db: hornbeam.Connection, size: Size, console: Console) -> float:
@@ -172,6 +173,7 @@ def finished(report: Report, options: Load, folder: Path, console: Console) -> i
 def _document(report: Report, options: Load, folder: Path) -> dict[str, Any]:
     return {
         "machine": machine(folder),
+        "nodes": report.nodes,
         "customers": options.customers,
         "load_rows_s": round(report.load_rows_s),
         "interactions": report.measured.interactions,

@@ -108,16 +108,20 @@ def test_java_options_equal_the_generated_ones():
 
 
 @pytest.mark.parametrize("role", list(PORTS))
-def test_every_role_runs_the_same_class_with_the_same_heap(role):
+def test_every_role_runs_the_same_class_with_the_same_heap_and_options_of_java(role):
+    def of_java(words: list[str]) -> set[str]:
+        return {w for w in words if w.startswith("-X") and not w.startswith("-XX:ErrorFile")}
+
     layout = grown(EMPTY, {}, {}, lambda count: list(range(20_000, 20_000 + count)))
     (process, *_) = layout.of(role)
     expected = configuration.command(Path("java"), Path("/jars"), Path("/x"), process, ())
-    (heap,) = (word for word in expected if word.startswith("-Xmx"))
+    always = (DOCKER / "java.options").read_text().split()
     names = services(role)
     assert names
     for name in names:
         command = COMPOSE[name]["command"]
-        assert command[0] == heap
+        assert command[0].startswith("-Xmx")
+        assert of_java(command + always) == of_java(expected)
         assert expected[expected.index("-cp") + 2] in command
 
 
