@@ -210,7 +210,7 @@ bench-peers: $(PEERS)  ## TPC-W on Hornbeam, Phoenix, Omid, the paper's protocol
 	  --output bench/reports/peers-$(CUSTOMERS).json)
 
 lock:  ## resolve the dependencies again
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --group dev --extra arrow --extra sqlalchemy \
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --group dev --extra arrow --extra otel --extra sqlalchemy \
 	  --no-emit-package hornbeam pyproject.toml client/pyproject.toml -o requirements.lock
 	grep -oE '(pyspark|tpchgen-cli)[><=][^"]*' pyproject.toml | $(BIN)/uv pip compile --quiet --universal --generate-hashes \
 	  --python-version 3.11 - -o requirements-spark.lock

@@ -18,12 +18,13 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
 import structlog
 import uvicorn
 import uvloop
+from fastapi import FastAPI
 from pydantic import ValidationError
 
 from hornbeam_server import __version__
@@ -46,6 +47,10 @@ from hornbeam_server.schema.model import DATABASE
 from hornbeam_server.storage.codec.implementation import implementation
 from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.storage.tcp.peers import Tls
+from hornbeam_server.storage.tracing import Tracer
+
+if TYPE_CHECKING:
+    from hornbeam_server.api.telemetry.export import Telemetry
 
 _LOG = structlog.get_logger(__name__)
 GRACE_S = 10
@@ -201,10 +206,11 @@ async def run(
         address = settings.address or url
         if shared is not None:
             address = _at_port(address, listening.getsockname()[1])
-        embedded = settings.store == "embedded"
-        opened = _embedded(settings) if embedded else _node(settings, address, tls)
-        async with opened as (serving, ended):
-            app = create_app(settings, serving)
+        async with (
+            _telemetry(settings, address) as telemetry,
+            _opened(settings, address, tls, telemetry) as (serving, ended),
+        ):
+            app = create_app(settings, serving, _tracer(telemetry))
             wire = None if wire_socket is None else listener_of(app, settings, context)
             config = uvicorn.Config(
                 app,
@@ -231,8 +237,12 @@ async def run(
             loop.add_signal_handler(signal.SIGHUP, _renew, settings, context, tls)
             if supervisor is not None:
                 loop.add_reader(supervisor.fileno(), _end_without, supervisor, server)
-            with _cancelled_at_the_end(asyncio.ensure_future(collect_when_calm())):
-                await server.serve(sockets=[listening] if shared is None else [listening, shared])
+            collecting = asyncio.ensure_future(collect_when_calm())
+            async with _measuring(telemetry, app, serving):
+                with _cancelled_at_the_end(collecting):
+                    await server.serve(
+                        sockets=[listening] if shared is None else [listening, shared]
+                    )
 
 
 @contextlib.contextmanager
@@ -244,6 +254,47 @@ def _cancelled_at_the_end(task: asyncio.Future[None]) -> Iterator[None]:
 
 
 @contextlib.asynccontextmanager
+async def _telemetry(settings: Settings, address: str) -> AsyncIterator[Telemetry | None]:
+    """Traces and metrics for a receiver, if the settings ask for them. Raises InvalidRequest."""
+    if not settings.telemetry or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        yield None
+        return
+    try:
+        from hornbeam_server.api.telemetry.export import Telemetry
+    except ImportError as error:
+        raise InvalidRequest(
+            f"Telemetry needs packages that are not installed ({error.name}).",
+            cure="Install them (pip install 'hornbeam-server[otel]'), or set telemetry to false.",
+        ) from None
+    telemetry = Telemetry(address)
+    try:
+        yield telemetry
+    finally:
+        await telemetry.close()
+
+
+def _tracer(telemetry: Telemetry | None) -> Tracer | None:
+    return None if telemetry is None else telemetry.tracer
+
+
+def _measuring(
+    telemetry: Telemetry | None, app: FastAPI, serving: Serving
+) -> contextlib.AbstractAsyncContextManager[None]:
+    """A context in which the metrics of the application are sent."""
+    if telemetry is None:
+        return contextlib.nullcontext()
+    return telemetry.measuring(app.state.metrics, serving)
+
+
+def _opened(
+    settings: Settings, address: str, tls: Tls | None, telemetry: Telemetry | None
+) -> contextlib.AbstractAsyncContextManager[tuple[Serving, asyncio.Future[None]]]:
+    if settings.store == "embedded":
+        return _embedded(settings)
+    return _node(settings, address, tls, _tracer(telemetry))
+
+
+@contextlib.asynccontextmanager
 async def _embedded(settings: Settings) -> AsyncIterator[tuple[Serving, asyncio.Future[None]]]:
     """Open the embedded database. The future is done when serving must end: here never."""
     async with await Database.open(settings) as database:
@@ -252,14 +303,16 @@ async def _embedded(settings: Settings) -> AsyncIterator[tuple[Serving, asyncio.
 
 @contextlib.asynccontextmanager
 async def _node(
-    settings: Settings, address: str, tls: Tls | None
+    settings: Settings, address: str, tls: Tls | None, tracer: Tracer | None
 ) -> AsyncIterator[tuple[Serving, asyncio.Future[None]]]:
     """Run a node of a cluster. The future is done when no further term can serve. On exit raises
     the reason."""
 
     async def join() -> Database:
         coordination = await session(settings)
-        return await Database.join(settings, cluster_ports(settings, coordination, tls), address)
+        return await Database.join(
+            settings, cluster_ports(settings, coordination, tls, tracer), address
+        )
 
     serving = Serving()
     running = asyncio.ensure_future(Node(serving, join, SystemClock()).run())

@@ -43,6 +43,7 @@ from hornbeam_server.storage.source import (
     Source,
 )
 from hornbeam_server.storage.tcp.peers import TcpPeers, Tls
+from hornbeam_server.storage.tracing import Tracer
 from hornbeam_server.txlayer.commit.failpoints import Steps, no_steps
 
 _LOG = structlog.get_logger(__name__)
@@ -73,6 +74,8 @@ class Ports:
     """Where external readers find the logs."""
     log_reader: LogReader | None = None
     """Reads the segments of these logs."""
+    tracer: Tracer | None = None
+    """Continues the traces of other nodes; None: nothing is traced."""
 
 
 async def embedded_ports(settings: Settings, clock: Clock | None, ids: Ids | None) -> Ports:
@@ -115,7 +118,12 @@ async def session(settings: Settings) -> Coordination:
     )
 
 
-def cluster_ports(settings: Settings, coordination: Coordination, tls: Tls | None) -> Ports:
+def cluster_ports(
+    settings: Settings,
+    coordination: Coordination,
+    tls: Tls | None,
+    tracer: Tracer | None = None,
+) -> Ports:
     """Ports of the database on the cluster that `settings` name, with `tls` between its nodes.
     Sends nothing yet. Raises InvalidRequest when the folder to spill to cannot be created."""
     from hornbeam_server.storage.hbase.store import HBaseStore
@@ -160,6 +168,7 @@ def cluster_ports(settings: Settings, coordination: Coordination, tls: Tls | Non
         export=export,
         log_source=HdfsLogSource(settings.hdfs, folder),
         log_reader=logs,
+        tracer=tracer,
     )
 
 

@@ -286,6 +286,7 @@ class _Joining:
             parts.committer,
             self._commits,
             self._batches,
+            self._ports.tracer,
         )
         return Membership(
             coordination=self._ports.coordination,

@@ -43,6 +43,7 @@ from hornbeam_server.schema.errors import HornbeamError, Unavailable
 from hornbeam_server.schema.switching import switch_quickly
 from hornbeam_server.storage.codec.implementation import implementation
 from hornbeam_server.storage.ports import Clock, Ids
+from hornbeam_server.storage.tracing import Attributes, part
 from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
 from hornbeam_server.txlayer.cluster.member import Member
 from hornbeam_server.txlayer.commit.snapshots import Snapshots
@@ -237,6 +238,13 @@ class Database:
 
     async def transact(self, request: TransactionRequest) -> TransactionResult:
         """Run a write transaction. Raises HornbeamError."""
+        with part("transaction") as span:
+            result = await self._transacted(request)
+            if span is not None:
+                span.note(_attributes(result))
+        return result
+
+    async def _transacted(self, request: TransactionRequest) -> TransactionResult:
         statements = self.reads.statements
         began = statements.now()
         try:
@@ -411,3 +419,11 @@ class Database:
             ],
             "nodes": None if member is None else member.status(await member.words()),
         }
+
+
+def _attributes(result: TransactionResult) -> Attributes:
+    """The attributes of the span of a transaction."""
+    return {
+        "hornbeam.transaction.id": result.transaction_id,
+        "hornbeam.transaction.timestamp": result.commit_ts,
+    }

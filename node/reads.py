@@ -33,6 +33,7 @@ from hornbeam_server.schema.errors import (
     Unsupported,
 )
 from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.storage import tracing
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.direct import DirectSnapshot
 from hornbeam_server.storage.ports import DirectReader, TableReader
@@ -193,6 +194,9 @@ class Reads:
         found = self._directly(sql, parameters, bookmark, use_views=use_views)
         if found is not None:
             self.statements.read(sql, began, len(found.rows), found.rows_read, found.served_by)
+            if tracing.current() is not None:
+                seconds = self.statements.now() - began
+                tracing.record_statement(sql, seconds, len(found.rows), found.rows_read)
         return found
 
     def _directly(
@@ -291,21 +295,23 @@ class Reads:
             Freshness(max_staleness_s, view_bookmark, min(view_wait_s, limit_s)),
             began + limit_s, self._manager.numbers(session), shown, began, max_rows,
         )  # fmt: skip
-        await self._until_fresh(wanted)
-        async with self.at(snapshot, bookmark, strong=strong, logged=True) as (state, newest):
-            require_admitted(admitted_under, state.catalog.version)
-            planned = await self._planned(wanted, parameters, wanted.under(state.catalog), newest)
-            prepared, at = planned.query, planned.at
-            versions = trace and not serializable and (prepared.locking or not locking_only)
-            reads, ranges = _collected(state, versions=versions, ranges=serializable)
-            sent = _Pending(pending, replay, wanted.deadline)
-            reader = await self._read_through(state, planned, sent, reads, ranges)
-            async with self._running(wanted, planned, reader, measures) as stream:
-                yield QueryResult(
-                    stream=stream, snapshot=at, served_by=prepared.served_by, reads=reads,
-                    ranges=ranges, drawn=wanted.numbers.drawn,
-                    tentative=Tentative(planned.as_of, planned.reason) if tentative else None,
-                )  # fmt: skip
+        with tracing.statement(sql):
+            await self._until_fresh(wanted)
+            async with self.at(snapshot, bookmark, strong=strong, logged=True) as (state, newest):
+                require_admitted(admitted_under, state.catalog.version)
+                shown_catalog = wanted.under(state.catalog)
+                planned = await self._planned(wanted, parameters, shown_catalog, newest)
+                prepared, at = planned.query, planned.at
+                versions = trace and not serializable and (prepared.locking or not locking_only)
+                reads, ranges = _collected(state, versions=versions, ranges=serializable)
+                sent = _Pending(pending, replay, wanted.deadline)
+                reader = await self._read_through(state, planned, sent, reads, ranges)
+                async with self._running(wanted, planned, reader, measures) as stream:
+                    yield QueryResult(
+                        stream=stream, snapshot=at, served_by=prepared.served_by, reads=reads,
+                        ranges=ranges, drawn=wanted.numbers.drawn,
+                        tentative=Tentative(planned.as_of, planned.reason) if tentative else None,
+                    )  # fmt: skip
 
     @contextlib.asynccontextmanager
     async def _running(
@@ -325,6 +331,7 @@ class Reads:
             try:
                 yield stream
             finally:
+                tracing.note_rows(stream.returned, reader.rows_read)
                 await stream.close()
 
     async def _read_through(

@@ -298,6 +298,12 @@ class Settings(BaseSettings):
         "standard error.",
     )
 
+    telemetry: bool = Field(
+        False,
+        description="True: send traces and metrics by OTLP over HTTP, as the variables OTEL_… say. "
+        "Needs hornbeam-server[otel].",
+    )
+
     @field_validator("allowed_hosts")
     @classmethod
     def _are_hosts(cls, value: str) -> str:

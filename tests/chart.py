@@ -28,6 +28,12 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "as it is": {},
     "PostgreSQL's protocol": {"postgresql": {"enabled": True, "port": 6432}, "replicas": 1},
     "monitoring": {"monitoring": {"enabled": True, "labels": {"release": "prometheus"}}},
+    "telemetry": {
+        "telemetry": {
+            "endpoint": "http://collector:4318",
+            "variables": {"OTEL_TRACES_SAMPLER": "parentbased_always_off"},
+        }
+    },
     "placed": {
         "nodeSelector": {"disk": "fast"},
         "priorityClassName": "high",

@@ -27,6 +27,7 @@ ADAPTERS = (
     *("storage/local/", "storage/rocks/", "storage/hbase/", "storage/hdfs/", "storage/zookeeper/"),
     *("storage/tcp/", "query/workers/processes.py", "query/workers/forkserver.py"),
     "api/serve.py",
+    "api/telemetry/",
 )
 LONGEST = 700
 """Maximum lines of a module. What is longer has parts that belong apart."""

@@ -49,6 +49,7 @@ from hornbeam_server.api.security.roles import needed_role
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.node import Serving
 from hornbeam_server.node.settings import Settings
+from hornbeam_server.storage.tracing import Tracer
 
 ROUTERS = (
     *(queries, transactions, schema, upkeep, subscriptions),
@@ -75,7 +76,9 @@ INTERNAL_TAGS = {
 """The groups of routes for Hornbeam's own programs, which may change with each version."""
 
 
-def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
+def create_app(
+    settings: Settings, serving: Serving | Database, tracer: Tracer | None = None
+) -> FastAPI:
     """The application over a database that the caller opens and closes. Raises InvalidRequest when
     the audit log cannot be written."""
     app = _Application(
@@ -125,7 +128,7 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
     if app.state.audit is not None:
         app.add_middleware(Audit, write=app.state.audit)
     app.add_middleware(  # the outermost
-        Guard, settings=settings, metrics=app.state.metrics, inside=inside
+        Guard, settings=settings, metrics=app.state.metrics, inside=inside, tracer=tracer
     )
     app.state.at_once = AtOnce(
         at_once,
@@ -136,6 +139,7 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
         inside_by_key=inside_by_key,
         ring=ring,
         origins=origins,
+        tracer=tracer,
     )
     problems.install(app, routes)
     for module in ROUTERS:

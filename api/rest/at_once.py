@@ -18,22 +18,26 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from starlette.types import Scope
 
+from hornbeam_server.api.rest import request_spans
 from hornbeam_server.api.rest.authentication import OPEN, KeyRing, bearer
 from hornbeam_server.api.rest.body_limits import SHORT_BYTES
 from hornbeam_server.api.rest.metrics import Metrics, Observed, now_s
 from hornbeam_server.api.rest.middleware import ALWAYS
 from hornbeam_server.api.rest.occupancy import Occupancy
 from hornbeam_server.api.rest.same_origin import OriginRules
+from hornbeam_server.api.rest.short_queries import PATH as QUERY
 from hornbeam_server.api.rest.short_queries import ShortQueries
 from hornbeam_server.api.rest.short_requests import RouteAtOnce, ShortRoute, permits
 from hornbeam_server.api.security.roles import ANONYMOUS, Principal, Role, needed_role
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.pgwire.ports import WholeRows
 from hornbeam_server.schema.errors import HornbeamError
+from hornbeam_server.storage.tracing import Tracer
 
 HEADS = 1_024
 """Maximum number of heads that are remembered."""
@@ -49,9 +53,11 @@ _UNUSUAL = frozenset(
     {
         *(b"transfer-encoding", b"connection", b"keep-alive", b"te", b"trailer"),
         *(b"upgrade", b"expect", b"content-encoding", b"http2-settings"),
+        *(b"traceparent", b"tracestate"),
     }
 )
-"""Headers about the connection, or about the form of the body."""
+"""Headers about the connection or about the form of the body, and those of traces, which differ
+from request to request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,7 @@ class AtOnce:
         inside_by_key: Occupancy,
         ring: KeyRing | None,
         origins: OriginRules | None,
+        tracer: Tracer | None,
     ) -> None:
         """`routes` by path, `queries` among them; `ring` is None without authentication, `origins`
         without checks of origins."""
@@ -94,6 +101,7 @@ class AtOnce:
         self._inside_by_key = inside_by_key
         self._ring = ring
         self._origins = origins
+        self._tracer = tracer
         self._heads: dict[bytes, Head] = {}
 
     def head(self, text: bytes) -> Head | None:
@@ -103,11 +111,11 @@ class AtOnce:
     def answer(self, head: Head, body: bytes) -> bytes | None:
         """The body of an answer in JSON with the status 200; None if the route has to be asked by
         the application. Raises any error of the route, which the application meets again."""
-        began = now_s()
-        answer = head.route.answer_now(body, began)
-        if answer is not None:
-            head.observed(now_s() - began)
-        return answer
+        tracer = self._tracer
+        if tracer is None:
+            return _answered(head, body)
+        method, path, work = head.route.method, head.path, partial(_answered, head, body)
+        return request_spans.at_once(tracer, method, path, "http", work)
 
     def admits(self, head: Head) -> bool:
         """May a request with this head run now?"""
@@ -132,12 +140,19 @@ class AtOnce:
             principal = ANONYMOUS if self._ring is None else self._ring.renewed_at_once(sender)
             if principal is None or not self._may_run(principal, self._queries):
                 return None
-            found = self._queries.rows_now(body, began)
+            found = self._rows(body, began)
         except Exception:
             return None  # the application meets the error again, and reports it
         if found is not None:
             self._observed(now_s() - began)
         return found
+
+    def _rows(self, body: bytes, began: float) -> WholeRows | None:
+        tracer, queries = self._tracer, self._queries
+        if tracer is None:
+            return queries.rows_now(body, began)
+        work = partial(queries.rows_now, body, began)
+        return request_spans.at_once(tracer, queries.method, QUERY, "postgresql", work)
 
     def _may_run(self, principal: Principal, route: ShortRoute) -> bool:
         """Does the limit for a key allow another request, and has it all rights?"""
@@ -191,6 +206,14 @@ class AtOnce:
             return bearer(scope)
         assert permits(route, ANONYMOUS)
         return None
+
+
+def _answered(head: Head, body: bytes) -> bytes | None:
+    began = now_s()
+    answer = head.route.answer_now(body, began)
+    if answer is not None:
+        head.observed(now_s() - began)
+    return answer
 
 
 def _is_kept_alive(headers: list[tuple[bytes, bytes]]) -> bool:

@@ -27,6 +27,7 @@ from hornbeam_server.api.security.tls import forwarding_context
 from hornbeam_server.node.node import Serving
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import InvalidRequest, OutcomeUnknown
+from hornbeam_server.storage.tracing import part, traceparent
 
 FORWARDED = "hornbeam-forwarded"
 """Header of a request that another node has sent on. It is not sent on again."""
@@ -73,9 +74,10 @@ class Forwarding:
         if not await body.complete():
             await refusal.release()
             return
-        request = _request(scope, bytes(body.kept))
         try:
-            answer = await asyncio.to_thread(self._ask, refusal.leader, request)
+            with part("forward", _to, refusal.leader):
+                request = _request(scope, bytes(body.kept))
+                answer = await asyncio.to_thread(self._ask, refusal.leader, request)
         except NotSent:
             await refusal.release()
         except InvalidRequest as error:
@@ -175,8 +177,14 @@ class _Refusal:
 def _request(scope: Scope, body: bytes) -> Request:
     query = scope["query_string"].decode("latin-1")
     path = scope["raw_path"].decode("latin-1") + (f"?{query}" if query else "")
-    headers = _without(_OF_THIS_NODE, Headers(scope=scope).items())
-    return Request(scope["method"], path, headers | {FORWARDED: "yes"}, body)
+    headers = _without(_OF_THIS_NODE, Headers(scope=scope).items()) | {FORWARDED: "yes"}
+    if trace := traceparent():
+        headers["traceparent"] = trace
+    return Request(scope["method"], path, headers, body)
+
+
+def _to(leader: str) -> dict[str, str | int | float]:
+    return {"server.address": leader}
 
 
 def _response(answer: Answer) -> Response:

@@ -144,8 +144,18 @@ class Metrics:
         self._query.observe(seconds)
 
     async def render(self, db: Database | None) -> tuple[bytes, str]:
-        """The text of all metrics and its media type. Without a database (the node stands by)
-        `ready` is 0, the totals are the last known ones, and all other gauges are NaN."""
+        """The text of all metrics and its media type."""
+        await self._read(db)
+        return generate_latest(self._registry), CONTENT_TYPE_LATEST
+
+    async def families(self, db: Database | None) -> list[Metric]:
+        """All metrics with their values."""
+        await self._read(db)
+        return list(self._registry.collect())
+
+    async def _read(self, db: Database | None) -> None:
+        """Set the values that the database keeps. Without one (the node stands by) `ready` is 0,
+        the totals are the last known ones, and all other gauges are NaN."""
         if db is not None:
             self._totals.values = _totals(db)
         values = dict.fromkeys(self._gauges, math.nan) | {"ready": 0}
@@ -157,7 +167,6 @@ class Metrics:
             for name, value in shown.items():
                 self._groups[name].labels(group).set(value)
         self._commit_lags.lags = {} if db is None else db.live.lags
-        return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
 
 def _totals(db: Database) -> dict[str, int]:

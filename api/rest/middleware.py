@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hornbeam_server.api.rest import problems
+from hornbeam_server.api.rest import problems, request_spans
 from hornbeam_server.api.rest.metrics import Metrics, now_s
 from hornbeam_server.api.rest.occupancy import LASTING, Occupancy
 from hornbeam_server.node.settings import Settings
@@ -25,6 +25,7 @@ from hornbeam_server.schema.errors import (
     Unavailable,
 )
 from hornbeam_server.schema.time_limits import within
+from hornbeam_server.storage.tracing import Span, Tracer
 
 _LOG = structlog.get_logger(__name__)
 ALWAYS = {"/livez", "/readyz", "/metrics", "/v1/status"}
@@ -46,9 +47,15 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, metrics: Metrics, inside: Occupancy
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        metrics: Metrics,
+        inside: Occupancy,
+        tracer: Tracer | None,
     ) -> None:
         self._app = app
+        self._tracer = tracer
         self._settings = settings
         self._metrics = metrics
         self._inside = inside
@@ -64,8 +71,11 @@ class Guard:
             await response(scope, receive, send)
             return
         counted = scope["path"] not in LASTING
-        with self._inside.entered() if counted else contextlib.nullcontext():
-            await self._observed(scope, receive, send)
+        with (
+            self._inside.entered() if counted else contextlib.nullcontext(),
+            request_spans.entered(self._tracer, scope) as span,
+        ):
+            await self._observed(scope, receive, send, span)
 
     def _refusal(self, scope: Scope) -> HornbeamError | None:
         if self._inside.is_full() and scope["path"] not in ALWAYS:
@@ -84,7 +94,9 @@ class Guard:
             cure="Send less at a time, or raise max_body_bytes.",
         )
 
-    async def _observed(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _observed(
+        self, scope: Scope, receive: Receive, send: Send, span: Span | None
+    ) -> None:
         began, status, seen, more = now_s(), 0, 0, True
 
         async def counted() -> Message:
@@ -116,7 +128,9 @@ class Guard:
                 _log(scope, error)
             else:
                 await _answer(scope, error)(scope, receive, noted)
-        self._metrics.request({**asked, "method": scope["method"]}, status, now_s() - began)
+        answered = {**asked, "method": scope["method"]}
+        self._metrics.request(answered, status, now_s() - began)
+        request_spans.end(span, answered, status)
 
 
 def _stopped(scope: Scope) -> HornbeamError:

@@ -15,6 +15,7 @@ from hornbeam_server.storage.hbase import names, tables
 from hornbeam_server.storage.hbase.gateways import Address, CallFailed, Gateways
 from hornbeam_server.storage.hbase.interface import THRIFT
 from hornbeam_server.storage.together import all_settled
+from hornbeam_server.storage.tracing import Span, current, note, part, within
 
 T = TypeVar("T")
 Client = Any
@@ -30,6 +31,8 @@ SEARCH_S = 900.0
 """Deadline of a call that searches a whole table: HBase reads some 500 000 rows a second."""
 PAUSES_S = (0.05, 0.2, 0.8)
 """Pauses before a failed call is repeated, in seconds."""
+SPAN = "gateway call"
+"""The name of the span of a call, with its repetitions."""
 
 
 class Calls:
@@ -107,7 +110,8 @@ class Calls:
     def begin(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Run `work` in a thread. Cancelling the future only stops the wait."""
         self.require_open()
-        asked = time.monotonic()
+        asked, parent = time.monotonic(), current()
+        span = None if parent is None else parent.child(SPAN, {})
 
         def in_time() -> T:
             if time.monotonic() - asked > self.timeout_s:
@@ -115,9 +119,13 @@ class Calls:
                     "HBase is too slow: all connections were busy for too long.",
                     cure="Try again later. If it lasts, look at the gateways and region servers.",
                 )
-            return work()
+            with within(span):
+                return work()
 
-        return asyncio.get_running_loop().run_in_executor(self._threads, in_time)
+        running = asyncio.get_running_loop().run_in_executor(self._threads, in_time)
+        if span is not None:
+            running.add_done_callback(partial(_end, span))
+        return running
 
     async def all(self, works: Sequence[Callable[[], T]]) -> list[T]:
         """All results in order. After a failure, too, all works have ended."""
@@ -132,7 +140,7 @@ class Calls:
         in a thread, in the time that is left."""
         began = time.monotonic()
         if table in self.sound:
-            with suppress(CallFailed):
+            with suppress(CallFailed), part(SPAN, _attributes, table, function):
                 return await self._gateways.call_at_once(
                     function, call, began + self.timeout_s * ATTEMPT
                 )
@@ -155,6 +163,7 @@ class Calls:
         """Do `work` on an existing table; repeat it if that may help. Runs in a thread. A `search`
         may take SEARCH_S; it ends when the store is closed."""
         name = self.full_name(table)
+        note({"db.collection.name": table})
 
         def on_table(client: Client) -> T:
             self.require_sound(table, client)
@@ -212,3 +221,11 @@ class Calls:
                     raise
             time.sleep(pause or 0)
         raise AssertionError("the last try returns or raises")
+
+
+def _attributes(table: str, function: str) -> dict[str, str | int | float]:
+    return {"db.collection.name": table, "rpc.method": function}
+
+
+def _end(span: Span, running: asyncio.Future[Any]) -> None:
+    span.end(asyncio.CancelledError() if running.cancelled() else running.exception())

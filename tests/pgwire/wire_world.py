@@ -18,6 +18,7 @@ from hornbeam_server.api.rest.wire_gate import listener_of
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.pgwire.server.listener import Listener
+from hornbeam_server.storage.tracing import Tracer
 
 
 class WireWorld:
@@ -59,7 +60,10 @@ class WireWorld:
 
 @contextmanager
 def wire_world(
-    folder: Path, tls: ssl.SSLContext | None = None, **options: object
+    folder: Path,
+    tls: ssl.SSLContext | None = None,
+    tracer: Tracer | None = None,
+    **options: object,
 ) -> Iterator[WireWorld]:
     settings = Settings(data=folder / "data", **options)
     ready, ended = threading.Event(), asyncio.Event()
@@ -68,7 +72,7 @@ def wire_world(
     @asynccontextmanager
     async def listening() -> AsyncIterator[None]:
         async with await Database.open(settings) as database:
-            app = create_app(settings, database)
+            app = create_app(settings, database, tracer)
             listener, loop = listener_of(app, settings, tls), asyncio.get_running_loop()
             server = await loop.create_server(listener.protocol, "127.0.0.1", 0)
             port = server.sockets[0].getsockname()[1]

@@ -32,6 +32,7 @@ from hornbeam_server.storage.simulated.network import RemoteCalls
 from hornbeam_server.storage.simulated.peers import SimulatedNetwork, SimulatedPeers
 from hornbeam_server.storage.simulated.store import SimulatedStore, SimulatedTables
 from hornbeam_server.storage.source import LocalLogSource
+from hornbeam_server.storage.tracing import Tracer
 from hornbeam_server.txlayer.cluster.assignment import PATH, Assignment
 from hornbeam_server.txlayer.statements.requests import (
     Statement,
@@ -78,6 +79,7 @@ class Node:
             logs=logs,
             log_source=LocalLogSource("simulated"),
             log_reader=logs,
+            tracer=world.tracer,
         )
 
     def _calls(self, service: str) -> RemoteCalls:
@@ -157,7 +159,14 @@ class Node:
 
 
 class Nodes:
-    def __init__(self, *, seed: int = 1, profile: Profile | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        seed: int = 1,
+        profile: Profile | None = None,
+        tracer: Tracer | None = None,
+        **options: Any,
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.settings = Settings(data=Path("simulated"), **options)
         self.chaos = Chaos(seed, profile or Profile())
@@ -165,6 +174,7 @@ class Nodes:
         self.disk = SimulatedDisk()
         self.registry = SimulatedRegistry(loop.time)
         self.network = SimulatedNetwork(loop, self.chaos)
+        self.tracer = tracer
         self.all: list[Node] = []
 
     def launch(self, skew_ms: int = 0) -> asyncio.Task[Node]:

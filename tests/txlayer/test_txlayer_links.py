@@ -11,6 +11,7 @@ from hornbeam_server.txlayer.cluster.links import RETRY_S
 from hornbeam_server.txlayer.cluster.messages import (
     Freed,
     Granted,
+    Guard,
     Lock,
     Owned,
     Reach,
@@ -89,6 +90,15 @@ def test_fields_of_a_newer_version_are_ignored():
     longer = bytearray(encode(Reach(5)))
     longer[0] += 1  # an array of one element more
     assert decode_request(bytes(longer) + b"\x07") == Reach(5)
+
+
+def test_requests_for_locks_of_a_version_without_traces_are_read():
+    lock = "97a46c6f636b01930101a161c2c39193a4726f6f74a174c4016bcb3ff0000000000000"
+    guard = "95a5677561726401930101a16181a1749192c40161c0cb3ff0000000000000"
+    age = (1, 1, "a")
+    name = ("root", "t", b"k")
+    assert decode_request(bytes.fromhex(lock)) == Lock(1, age, False, True, [name], 1.0)
+    assert decode_request(bytes.fromhex(guard)) == Guard(1, age, {"t": [(b"a", None)]}, 1.0)
 
 
 # ---------------------------------------------------------------- connections

@@ -17,6 +17,7 @@ import structlog
 
 from hornbeam_server.schema.errors import Unavailable
 from hornbeam_server.storage.ports import Caller, Clock, Coordination, TableStore
+from hornbeam_server.storage.tracing import Entered, Tracer, Untraced, continued
 from hornbeam_server.txlayer.cluster import assignment
 from hornbeam_server.txlayer.cluster.assignment import Word
 from hornbeam_server.txlayer.cluster.election import Candidate, Election
@@ -75,7 +76,9 @@ class Answering:
         committer: Committer,
         commits: MembersCommits,
         batches: MembersBatches,
+        tracer: Tracer | None = None,
     ) -> None:
+        self._tracer = tracer
         self._committer = committer
         self._commits = commits
         self._batches = batches
@@ -94,9 +97,11 @@ class Answering:
         request = decode_request(message)
         match request:
             case Lock():
-                return await self._guests.lock(caller, request)
+                with self._continued("grant", caller, request):
+                    return await self._guests.lock(caller, request)
             case Guard():
-                return await self._guests.guard(caller, request, self._committer)
+                with self._continued("grant guard", caller, request):
+                    return await self._guests.guard(caller, request, self._committer)
             case Release():
                 return self._guests.release(caller, request)
             case Reach() if caller not in self._view.members:
@@ -116,6 +121,11 @@ class Answering:
                 return await self._commits.recent(request)
             case BatchesAfter():
                 return await self._batches.answer(request)
+
+    def _continued(self, name: str, caller: str, request: Lock | Guard) -> Entered | Untraced:
+        """A context whose work belongs to the trace of the caller's transaction."""
+        member = {"hornbeam.member": self._view.name, "hornbeam.caller": caller}
+        return continued(self._tracer, name, member, request.traceparent)
 
 
 class MembersBarrier:

@@ -28,6 +28,8 @@ class Lock(msgspec.Struct, frozen=True, array_like=True, tag="lock"):
     names: list[tuple[Any, ...]]
     """Names of locks (`LockName`)."""
     timeout_s: float
+    traceparent: str = ""
+    """Continues the trace of the transaction (`storage/tracing.py`); empty without one."""
 
 
 class Guard(msgspec.Struct, frozen=True, array_like=True, tag="guard"):
@@ -40,6 +42,7 @@ class Guard(msgspec.Struct, frozen=True, array_like=True, tag="guard"):
     ranges: dict[str, list[tuple[bytes, bytes | None]]]
     """By table: from the first key (included) to the second (excluded; None: to the last)."""
     timeout_s: float
+    traceparent: str = ""
 
 
 class Release(msgspec.Struct, frozen=True, array_like=True, tag="release"):

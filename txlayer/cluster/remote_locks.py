@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from hornbeam_server.schema.errors import StatementTimeout, TransactionAborted, Unavailable
 from hornbeam_server.storage.ports import Clock
 from hornbeam_server.storage.together import all_settled
+from hornbeam_server.storage.tracing import traceparent
 from hornbeam_server.txlayer.cluster.links import Links
 from hornbeam_server.txlayer.cluster.membership_view import View, slot_of
 from hornbeam_server.txlayer.cluster.messages import (
@@ -196,7 +197,8 @@ class TravellingLocks:
     ) -> None:
         attempt, left_s = self._attempt(owner), self._left_s(deadline)
         compares, exclusive = owner.must_compare, mode is Mode.EXCLUSIVE
-        request = Lock(attempt.number, owner.age, compares, exclusive, names, left_s)
+        trace = traceparent()
+        request = Lock(attempt.number, owner.age, compares, exclusive, names, left_s, trace)
         attempt.asked.add(grantor)
         owner.holds_remote = compares or not only_first(names)
         owner.asking = (grantor, names)
@@ -222,7 +224,7 @@ class TravellingLocks:
         self, owner: LockOwner, member: str, ranges: Ranges, deadline: float | None
     ) -> Guarded:
         attempt, left_s = self._attempt(owner), self._left_s(deadline)
-        request = Guard(attempt.number, owner.age, ranges.by_table, left_s)
+        request = Guard(attempt.number, owner.age, ranges.by_table, left_s, traceparent())
         answer = await self._answer(member, request, deadline)
         match answer:
             case GuardedHere(member=name) if name == member:

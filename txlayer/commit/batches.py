@@ -13,6 +13,7 @@ from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.log.records import merged_writes
 from hornbeam_server.storage.logged import Layer
 from hornbeam_server.storage.ports import START, Position, Put
+from hornbeam_server.storage.tracing import Span
 from hornbeam_server.txlayer.commit.lanes import LaneAddition, LaneCell
 
 
@@ -58,6 +59,20 @@ class Waiting:
     since: float
     answer: asyncio.Future[Committed]
     applied: asyncio.Future[None] | None = None
+    trace: Span | None = None
+    """The span of the transaction; None: it is not traced."""
+    step: Span | None = None
+    """The span of its log, and then that of its apply."""
+
+    def begin(self, step: str) -> None:
+        """End the span of the step before, and begin that of this one."""
+        if self.trace is not None:
+            self.end()
+            self.step = self.trace.child(step, {})
+
+    def end(self, error: HornbeamError | None = None) -> None:
+        if self.step is not None:
+            self.step.end(error)
 
 
 class Queue(asyncio.Queue[Waiting]):
@@ -87,8 +102,14 @@ class Batch:
         """All rows that the batch writes, by table."""
         return merged_writes([*(w.prepared.writes for w in self.members), self.cells])
 
+    @property
+    def step(self) -> Span | None:
+        """The span of a member, which stands for all of them; None: no member is traced."""
+        return next((w.step for w in self.members if w.step is not None), None)
+
 
 def refuse(waiting: Waiting, error: HornbeamError) -> None:
+    waiting.end(error)
     if not waiting.answer.done():
         waiting.answer.set_exception(error)
 

@@ -54,6 +54,7 @@ from hornbeam_server.storage.ports import (
     TableReader,
     TableStore,
 )
+from hornbeam_server.storage.tracing import current, within
 from hornbeam_server.txlayer.commit import lanes, log_end
 from hornbeam_server.txlayer.commit.batches import (
     Batch,
@@ -251,7 +252,7 @@ class Committer:
         if prepared.not_before:
             self._hlc.merge(prepared.not_before)
         answer: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
-        waiting = Waiting(prepared, self._clock.monotonic(), answer)
+        waiting = Waiting(prepared, self._clock.monotonic(), answer, trace=current())
         self._steps(Step.QUEUED)
         try:
             self._waiting.put_nowait(waiting)
@@ -260,6 +261,7 @@ class Committer:
                 f"More than {self._waiting.maxsize} transactions wait for the log.",
                 cure="Try again a little later; commit less at a time.",
             ) from None
+        waiting.begin("log")
         self.begun += 1
         return answer
 
@@ -369,6 +371,8 @@ class Committer:
             self._logged_upto = batch.end
             self._reserved = max(self._reserved, batch.ts)
             self._steps(Step.LOGGED)
+            for waiting in batch.members:
+                waiting.begin("apply")
             self._lay_over(batch)
             await self._logged.put(batch)
 
@@ -476,7 +480,8 @@ class Committer:
             if not self._alive():
                 raise Unavailable("Another process may have taken over.", cure="Restart.")
             try:
-                await self._store.put(writes, ts)
+                with within(batch.step):
+                    await self._store.put(writes, ts)
             except Unavailable as error:
                 if not self.degraded:
                     _LOG.warning("store refuses committed rows; retrying", ts=ts, error=str(error))
@@ -502,6 +507,7 @@ class Committer:
         self.newest.update(dict.fromkeys(batch.cells, batch.ts))
         for waiting in batch.members:
             self.newest.update(dict.fromkeys(waiting.prepared.writes, batch.ts))
+            waiting.end()
             self._answer(waiting, batch, readable=True, applied=True)
             if waiting.applied is not None and not waiting.applied.done():
                 waiting.applied.set_result(None)

@@ -37,6 +37,7 @@ from operator import length_hint
 from typing import NamedTuple, Protocol
 
 from hornbeam_server.schema.errors import StatementTimeout, TransactionAborted
+from hornbeam_server.storage.tracing import part
 from hornbeam_server.txlayer.commit.batches import Prepared
 from hornbeam_server.txlayer.commit.committer import Committer
 from hornbeam_server.txlayer.locking.guards import Guarded, Ranges, applied_under
@@ -64,6 +65,8 @@ REMEMBERED = 16_384
 """Maximum number of names whose last release a table remembers."""
 REMEMBERED_BYTES = 4 << 20
 """Maximum size of the remembered names together: a key may have 32 kB."""
+SHOWN = 100
+"""Maximum number of locks whose kinds and relations a span lists."""
 
 
 class Mode(enum.Enum):
@@ -143,6 +146,32 @@ class Locks(Protocol):
     def release_all(self, owner: LockOwner, commit_ts: int = 0) -> None:
         """Free all locks and guards of `owner`. `commit_ts`: timestamp of the commit under them;
         0: none."""
+
+
+async def take_all(
+    locks: Locks,
+    owner: LockOwner,
+    names: Sequence[LockName],
+    mode: Mode,
+    deadline: float | None,
+) -> None:
+    """Take locks. Does not suspend while they are free and in this process. Raises
+    TransactionAborted, StatementTimeout."""
+    with part("lock", lock_attributes, names, mode):
+        for number, name in enumerate(names):
+            if not locks.take(owner, name, mode):
+                await locks.acquire(owner, names[number:], mode, deadline)
+                return
+
+
+def lock_attributes(names: Sequence[LockName], mode: Mode) -> dict[str, str | int | float]:
+    """The attributes of a span: kinds and relations, without the keys."""
+    shown = {" ".join(part for part in name[:2] if isinstance(part, str)) for name in names[:SHOWN]}
+    return {
+        "hornbeam.lock.count": len(names),
+        "hornbeam.lock.mode": mode.value,
+        "hornbeam.lock.names": ", ".join(sorted(shown)),
+    }
 
 
 def _new_future() -> asyncio.Future[None]:

@@ -179,10 +179,7 @@ class BatchInsert:
         """Take locks, and return those that were not held before."""
         held, known = self._held, self._locked
         new = [name for name in names if name not in known]
-        for number, name in enumerate(new):
-            if not held.locks.take(held.owner, name, mode):
-                await held.locks.acquire(held.owner, new[number:], mode, held.deadline)
-                break
+        await held.take(new, mode)
         known.update(new)
         return new
 

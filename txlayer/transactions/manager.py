@@ -37,6 +37,7 @@ from hornbeam_server.storage.ports import Clock, Ids, TableStore
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import Overlay
 from hornbeam_server.storage.together import read_together, settled
+from hornbeam_server.storage.tracing import part
 from hornbeam_server.txlayer.commit.batches import Committed, Prepared
 from hornbeam_server.txlayer.commit.committer import Committer
 from hornbeam_server.txlayer.commit.encoding import encoded
@@ -45,7 +46,7 @@ from hornbeam_server.txlayer.commit.lanes import LaneAddition
 from hornbeam_server.txlayer.commit.read_holds import Readers
 from hornbeam_server.txlayer.commit.snapshots import Snapshots
 from hornbeam_server.txlayer.locking.guards import Guarded, Ranges
-from hornbeam_server.txlayer.locking.locks import LockOwner, Locks, Mode
+from hornbeam_server.txlayer.locking.locks import LockOwner, Locks, Mode, take_all
 from hornbeam_server.txlayer.locking.read_checks import (
     noting_store,
     require_current,
@@ -87,6 +88,7 @@ from hornbeam_server.txlayer.transactions.statement_runs import (
     limited,
     plans_of,
     run_all,
+    traced,
 )
 
 LOG_PATIENCE_S = 5.0
@@ -220,7 +222,7 @@ class TransactionManager:
         transaction_id = attempt.transaction_id
         try:
             if alone:
-                await self._locks.acquire(owner, [_SLOW_LANE], Mode.EXCLUSIVE, deadline)
+                await take_all(self._locks, owner, [_SLOW_LANE], Mode.EXCLUSIVE, deadline)
             await self.gate.enter(deadline)
         except BaseException:
             self._locks.release_all(owner)
@@ -284,7 +286,8 @@ class TransactionManager:
             planned = self._clock.monotonic()
             attempt.plan_ms = (planned - began) * 1000
             short = self._short_transaction(attempt, state)
-            prepared = await limited(attempt.deadline - planned, short.prepared(path, plans[0]))
+            with traced(request.statements[0]):
+                prepared = await limited(attempt.deadline - planned, short.prepared(path, plans[0]))
             if prepared is not None:
                 attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
                 return prepared
@@ -402,7 +405,8 @@ class TransactionManager:
 
     async def _guard(self, attempt: Attempt, ranges: Sequence[ReadRange]) -> Guarded:
         locks, found = self._locks, Ranges.of(ranges)
-        return await locks.guard(attempt.owner, found, self._committer, attempt.deadline)
+        with part("guard"):
+            return await locks.guard(attempt.owner, found, self._committer, attempt.deadline)
 
     async def _require_unchanged(self, attempt: Attempt, catalog: Catalog) -> None:
         """Check that what a serializable transaction has read is unchanged, and let it stay

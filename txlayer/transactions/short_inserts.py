@@ -29,7 +29,7 @@ from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
 from hornbeam_server.storage.ports import NEWEST, TableReader
 from hornbeam_server.storage.together import read_together
-from hornbeam_server.txlayer.locking.locks import LockName, LockOwner, Locks, Mode
+from hornbeam_server.txlayer.locking.locks import LockName, LockOwner, Locks, Mode, take_all
 from hornbeam_server.txlayer.statements.identity_columns import Numbers
 from hornbeam_server.txlayer.statements.requests import (
     InsertRows,
@@ -81,11 +81,7 @@ class Held(NamedTuple):
     async def take(self, names: Sequence[LockName], mode: Mode) -> None:
         """Take locks. Does not suspend while they are free and in this process. Raises
         TransactionAborted, StatementTimeout."""
-        locks, owner = self.locks, self.owner
-        for number, name in enumerate(names):
-            if not locks.take(owner, name, mode):
-                await locks.acquire(owner, names[number:], mode, self.deadline)
-                break
+        await take_all(self.locks, self.owner, names, mode, self.deadline)
 
 
 class HasShortInserts(Protocol):

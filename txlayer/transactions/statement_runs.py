@@ -13,6 +13,7 @@ from hornbeam_server.query.engine import SHORT
 from hornbeam_server.schema.errors import ReadConflict, StatementTimeout
 from hornbeam_server.schema.time_limits import within
 from hornbeam_server.schema.turns import chunks, turn
+from hornbeam_server.storage.tracing import SYSTEM, Entered, Untraced, part, statement
 from hornbeam_server.txlayer.statements.requests import (
     InsertRows,
     RepairRows,
@@ -57,6 +58,27 @@ async def run_all(
 
 
 async def _run_one(transaction: Transaction, work: Work, plan: WritePlan | None) -> StatementResult:
+    with traced(work):
+        return await _result_of(transaction, work, plan)
+
+
+def traced(work: Work) -> Entered | Untraced:
+    """A context whose work is that of one statement of a transaction."""
+    match work:
+        case InsertRows():
+            return part("load", _table, work.relation)
+        case RepairRows():
+            return part("repair", _table, work.layout)
+    return statement(work.sql)
+
+
+def _table(name: str) -> dict[str, str | int | float]:
+    return {**SYSTEM, "db.collection.name": name}
+
+
+async def _result_of(
+    transaction: Transaction, work: Work, plan: WritePlan | None
+) -> StatementResult:
     match work:
         case InsertRows():
             return await transaction.insert(work)

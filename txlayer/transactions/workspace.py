@@ -24,6 +24,7 @@ from hornbeam_server.txlayer.locking.locks import (
     LockOwner,
     Locks,
     Mode,
+    take_all,
 )
 from hornbeam_server.txlayer.transactions.byte_limits import (
     budget_of_reads,
@@ -110,10 +111,7 @@ class Workspace:
         missing = [name for name in names if held(name) not in (mode, Mode.EXCLUSIVE)]
         if not missing:
             return False
-        for number, name in enumerate(missing):
-            if not locks.take(owner, name, mode):
-                await locks.acquire(owner, missing[number:], mode, self._deadline)
-                break
+        await take_all(locks, owner, missing, mode, self._deadline)
         for name in missing:
             self._held[name] = mode
         await turn(missing)
