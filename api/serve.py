@@ -37,7 +37,12 @@ from hornbeam_server.node import logging_setup
 from hornbeam_server.node.adapters import cluster_ports, session
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.node import Node, Serving
-from hornbeam_server.node.settings import Settings, load_settings, require_known
+from hornbeam_server.node.settings import (
+    Settings,
+    load_settings,
+    require_known,
+    sealed_settings,
+)
 from hornbeam_server.pgwire.server.listener import Listener
 from hornbeam_server.query.workers.processes import FORK_SERVER
 from hornbeam_server.schema.allocator import keep_trimmed, return_freed_memory
@@ -70,12 +75,22 @@ def serve(**given: Any) -> None:
     """
     with _exit_codes():
         require_known(os.environ)
-        settings = load_settings(**given)
-        implementation()  # a wrong choice ends the server before it opens anything
-        if settings.workers > 1:
-            _supervise(settings)
-        else:
-            _serve_here(settings, partial(_begun, settings))
+        _serve(load_settings(**given))
+
+
+def serve_sealed(**given: Any) -> None:
+    """`serve` with the settings in `given` and defaults: those of another server of this machine
+    do not count."""
+    with _exit_codes():
+        _serve(sealed_settings(**given))
+
+
+def _serve(settings: Settings) -> None:
+    implementation()  # a wrong choice ends the server before it opens anything
+    if settings.workers > 1:
+        _supervise(settings)
+    else:
+        _serve_here(settings, partial(_begun, settings))
 
 
 def _serve_here(settings: Settings, started: Callable[[str], None], **more: Any) -> None:

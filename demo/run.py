@@ -12,7 +12,7 @@ import logging
 import shutil
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,15 +36,15 @@ from hornbeam_server.demo.tpcw.compare import compare_statements
 from hornbeam_server.demo.tpcw.data import RELATIONS, Population, Size
 from hornbeam_server.demo.tpcw.live import Watched, watch
 from hornbeam_server.demo.tpcw.sessions import BrowserRun, Measured, run_in_process
+from hornbeam_server.node.adapters import COORDINATION
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlannedSchema, PlanRequest
-from hornbeam_server.node.settings import Settings, load_settings
+from hornbeam_server.node.settings import Settings, sealed_settings
 from hornbeam_server.schema.errors import InvalidRequest
 from hornbeam_server.schema.workload import load_workload
+from hornbeam_server.storage.local.coordination import locked
 
 LOAD_BATCH = 5_000
-OWN = {"store": "embedded", "authentication": "none", "host": "127.0.0.1"}
-"""Settings of the demo's databases, whatever those of this machine's server are."""
 DATABASE, WITHOUT_VIEWS = "database", "without-views"
 """Folders of the two databases, within the folder of the demo."""
 
@@ -65,7 +65,8 @@ class DemoOptions:
 def demo(*, replace: bool = False, to_stderr: bool = False, **options: object) -> DemoResult:
     """Run the demo with `options`, the fields of DemoOptions. Prints its story, and writes its
     reports. `replace`: remove the former demo in the folder. Raises InvalidRequest for a folder
-    with anything else, and the errors of the database."""
+    with anything else, Unavailable while a server has the former demo open, and the errors of the
+    database."""
     chosen = DemoOptions(**options)  # type: ignore[arg-type]
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     _make_room(chosen.folder, replace)
@@ -74,7 +75,8 @@ def demo(*, replace: bool = False, to_stderr: bool = False, **options: object) -
 
 
 def _make_room(folder: Path, replace: bool) -> None:
-    """Make `folder` an empty folder. Raises InvalidRequest."""
+    """Make `folder` an empty folder. Raises InvalidRequest, and Unavailable while a former demo in
+    it is open."""
     try:
         found = {each.name for each in folder.iterdir()} if folder.exists() else set()
         of_demo = found <= {DATABASE, WITHOUT_VIEWS, *REPORTS}
@@ -86,13 +88,22 @@ def _make_room(folder: Path, replace: bool) -> None:
                 else "It has other files than those of a demo. Choose another folder with --data.",
             )
         if found:
-            shutil.rmtree(folder)
+            _remove(folder)
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidRequest(
             f"The folder {folder} cannot be used: {error.strerror}.",
             cure="Choose another folder with --data.",
         ) from None
+
+
+def _remove(folder: Path) -> None:
+    """Remove a former demo. Raises Unavailable while another process has one of its databases
+    open."""
+    with ExitStack() as locks:
+        for name in (DATABASE, WITHOUT_VIEWS):
+            locks.enter_context(locked(folder / name / COORDINATION))
+        shutil.rmtree(folder)
 
 
 async def run(options: DemoOptions, console: Console) -> DemoResult:
@@ -146,7 +157,8 @@ async def run(options: DemoOptions, console: Console) -> DemoResult:
 
 
 def _settings(folder: Path) -> Settings:
-    return load_settings(data=folder, **OWN)
+    """Those of the demo's databases, whatever those of this machine's server are."""
+    return sealed_settings(data=folder)
 
 
 @asynccontextmanager
@@ -190,7 +202,7 @@ async def load(database: Database, size: Size, console: Console) -> float:
 async def _run_browsers(folder: Path, size: Size, options: DemoOptions) -> tuple[Measured, Watched]:
     """Run the browsers against `hornbeam serve`, in a process of its own as they are,
     and watch the live view while they run."""
-    with serving.server(folder, resident_refresh="true", **OWN) as (port, _):
+    with serving.server(folder, resident_refresh="true") as (port, _):
         url = f"hornbeam://127.0.0.1:{port}"
         settings = BrowserRun(size.customers, size.items, options.sessions, options.seconds)
         browsers = asyncio.ensure_future(run_in_process(url, settings))

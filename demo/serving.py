@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hornbeam_server.api.serve import serve
+from hornbeam_server.api.serve import serve_sealed
 from hornbeam_server.cluster.ports import free_ports
 
 START_TIMEOUT_S = 60.0
@@ -19,8 +19,9 @@ START_TIMEOUT_S = 60.0
 
 @contextmanager
 def server(folder: Path, **settings: str) -> Iterator[tuple[int, int]]:
-    """Serve the database in `folder` in a fresh process. Yields (port, process id). The server
-    refreshes live and deferred views only if `settings` have resident_refresh."""
+    """Serve the database in `folder` in a fresh process. Yields (port, process id). Of the settings
+    only `settings` count, not those of this machine's server. The server refreshes live and
+    deferred views only if they have resident_refresh."""
     (port,) = free_ports(1)
     with running(
         port, "hornbeam_server.demo.serving", str(folder), str(port), json.dumps(settings)
@@ -56,4 +57,4 @@ def _wait_until_up(port: int, process: subprocess.Popen[bytes]) -> None:
 
 if __name__ == "__main__":
     chosen = {"statement_timeout_s": 600, "resident_refresh": False} | json.loads(sys.argv[3])
-    serve(data=Path(sys.argv[1]), port=int(sys.argv[2]), **chosen)
+    serve_sealed(data=Path(sys.argv[1]), port=int(sys.argv[2]), **chosen)

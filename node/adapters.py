@@ -47,6 +47,9 @@ from hornbeam_server.storage.tracing import Tracer
 from hornbeam_server.txlayer.commit.failpoints import Steps, no_steps
 
 _LOG = structlog.get_logger(__name__)
+COORDINATION = "coordination"
+"""Name of the folder, inside that of an embedded database, for the lock of the process that has the
+database open, and for what it agrees upon with its successors."""
 EXPORTS = "exports"
 """Name of the folder, inside that of an embedded database, for checkpoints that external readers
 read."""
@@ -82,7 +85,7 @@ async def embedded_ports(settings: Settings, clock: Clock | None, ids: Ids | Non
     """Ports of the embedded database in the folder `settings.data`. Raises Unavailable when another
     process has it open, Corruption, InvalidRequest when the folder cannot be created."""
     folder = _data_folder(settings)
-    coordination = LocalCoordination.open(folder / "coordination")
+    coordination = LocalCoordination.open(folder / COORDINATION)
     try:
         store = RocksStore.open(folder / "store")
     except BaseException:
@@ -172,7 +175,7 @@ def cluster_ports(
     )
 
 
-_OURS = frozenset({"coordination", "store", "log", "spill", EXPORTS})
+_OURS = frozenset({COORDINATION, "store", "log", "spill", EXPORTS})
 
 
 def _data_folder(settings: Settings) -> Path:

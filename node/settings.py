@@ -373,6 +373,31 @@ def load_settings(**given: Any) -> Settings:
         ) from None
 
 
+class _Sealed(Settings):
+    """Settings that neither the environment nor a file changes."""
+
+    model_config = SettingsConfigDict(toml_file=None)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
+
+
+def sealed_settings(**given: Any) -> Settings:
+    """The settings in `given`; all others are defaults, whatever the environment and a file say.
+
+    Raises pydantic's ValidationError.
+    """
+    return _Sealed(**given)
+
+
 def require_known(variables: Iterable[str]) -> None:
     """Raises InvalidRequest for a variable that has the prefix of settings but is no setting: a
     misspelt setting would be ignored, and the server would run with another value."""

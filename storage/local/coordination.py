@@ -10,6 +10,8 @@ import asyncio
 import errno
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -25,6 +27,36 @@ from hornbeam_server.schema.errors import (
 from hornbeam_server.storage.local.private import FILE, make_private, open_private
 from hornbeam_server.storage.ports import Versioned
 from hornbeam_server.storage.together import to_the_end
+
+_LOCK = "lock"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep all processes from opening the folder while the context lasts. A folder without a lock
+    was never opened. Raises Unavailable when another process has it open, OSError."""
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDWR)
+    except FileNotFoundError:
+        yield
+        return
+    _take(lock, folder)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _take(lock: int, folder: Path) -> None:
+    """Lock an open file; close it if another process has locked it. Raises Unavailable."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise Unavailable(
+            f"The database in {folder.parent} is open in another process.",
+            cure="Stop that process, or connect to its server.",
+        ) from None
 
 
 class LocalCoordination:
@@ -46,17 +78,10 @@ class LocalCoordination:
         InvalidRequest when this process may not write in it, Corruption."""
         try:
             make_private(folder)
-            lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, FILE)
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, FILE)
         except OSError as error:
             raise _unusable(error, folder) from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(lock)
-            raise Unavailable(
-                f"The database in {folder.parent} is open in another process.",
-                cure="Stop that process, or connect to its server.",
-            ) from None
+        _take(lock, folder)
         try:
             return cls(folder, lock)
         except HornbeamError:

@@ -5,8 +5,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+import hornbeam
 from hornbeam.cli import app
-from hornbeam.errors import InterfaceError, ProgrammingError, from_problem
+from hornbeam.errors import InterfaceError, OperationalError, ProgrammingError, from_problem
 from hornbeam_server.demo.results import REPORTS
 from hornbeam_server.demo.run import DATABASE, WITHOUT_VIEWS
 from hornbeam_server.demo.tpcw.sessions import HttpStore, Measured, StatementFailed
@@ -22,6 +23,13 @@ def test_the_report_is_printed_as_json_and_the_story_beside_it(tmp_path, monkeyp
     """The settings of another server of this machine do not count."""
     monkeypatch.setenv("HORNBEAM_STORE", "hbase")
     monkeypatch.setenv("HORNBEAM_AUTHENTICATION", "keys")
+    monkeypatch.setenv("HORNBEAM_TLS_CERTIFICATE", "/etc/hornbeam/cert.pem")
+    monkeypatch.setenv("HORNBEAM_TLS_KEY", "/etc/hornbeam/key.pem")
+    monkeypatch.setenv("HORNBEAM_WORKERS", "2")
+    monkeypatch.setenv("HORNBEAM_POSTGRESQL_PORT", "1")
+    monkeypatch.setenv("HORNBEAM_MAX_REQUEST_BYTES", "no setting")
+    (tmp_path / "hornbeam.toml").write_text('audit_log = "/no/folder/audit.log"')
+    monkeypatch.chdir(tmp_path)
     folder = tmp_path / "demo"
     (folder / DATABASE).mkdir(parents=True)
     (folder / REPORTS[0]).write_text("of a former demo")
@@ -50,6 +58,21 @@ def test_a_folder_with_files_is_left_alone(tmp_path, name, options, cure):
     assert f"{tmp_path} is not empty" in str(error)
     assert cure in str(error)
     assert (tmp_path / name / "kept").exists()
+
+
+@pytest.mark.parametrize("name", [DATABASE, WITHOUT_VIEWS])
+def test_a_demo_that_is_open_is_not_replaced(tmp_path, name):
+    database = f"{tmp_path.absolute() / name}"
+    with hornbeam.connect(f"hornbeam:///{database}", autocommit=True) as db:
+        db.cursor().execute("CREATE TABLE t (k INTEGER PRIMARY KEY)")
+        error = failure_of("--data", tmp_path, "--replace")
+        assert isinstance(error, OperationalError)
+        assert f"The database in {database} is open in another process" in str(error)
+        db.cursor().execute("INSERT INTO t VALUES (1)")
+    with hornbeam.connect(f"hornbeam:///{database}", autocommit=True) as db:
+        cursor = db.cursor()
+        cursor.execute("SELECT k FROM t")
+        assert cursor.fetchall() == [(1,)]
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
