@@ -51,6 +51,18 @@ class Frames:
         """Number of bytes that no frame has taken."""
         return len(self._buffer) - self._at
 
+    @property
+    def first(self) -> bytes:
+        """The first byte that no frame has taken; empty if there is none."""
+        return bytes(self._buffer[self._at : self._at + 1])
+
+    def take(self) -> bytes:
+        """Take all bytes that no frame has taken."""
+        taken = bytes(self._buffer[self._at :])
+        self._buffer.clear()
+        self._at = 0
+        return taken
+
     def ahead(self, number: int) -> bytes | None:
         """The type of the next frame (1), or of the one behind it (2), once the session has
         started; None while it has not arrived."""

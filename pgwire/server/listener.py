@@ -24,7 +24,7 @@ from hornbeam_server.pgwire.codec.frames import ProtocolViolation
 from hornbeam_server.pgwire.ports import Gate, RowsAtOnce
 from hornbeam_server.pgwire.server.inside import Inside
 from hornbeam_server.pgwire.server.start_up import START_S, Started, StartUp, fatal
-from hornbeam_server.pgwire.server.wire import Gone, Wire
+from hornbeam_server.pgwire.server.wire import ALPN, Gone, Wire
 from hornbeam_server.pgwire.session.conversation import Conversation
 from hornbeam_server.pgwire.session.execution import Execution
 from hornbeam_server.pgwire.session.failures import Failure, failure_of
@@ -73,6 +73,8 @@ class Listener:
         self._at_once = at_once
         self._gate = gate
         self._limits = limits
+        if tls is not None:
+            tls.set_alpn_protocols([ALPN])
         self._tls = tls
         self._ids = ids
         self._tasks: dict[Wire, asyncio.Task[None]] = {}

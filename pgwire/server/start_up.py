@@ -11,7 +11,7 @@ from hornbeam_server.pgwire.codec import answers
 from hornbeam_server.pgwire.codec import requests as asked
 from hornbeam_server.pgwire.codec.frames import ProtocolViolation
 from hornbeam_server.pgwire.ports import Gate, Unknown
-from hornbeam_server.pgwire.server.wire import Wire
+from hornbeam_server.pgwire.server.wire import Gone, Wire
 from hornbeam_server.pgwire.session import scram
 from hornbeam_server.pgwire.session.failures import PROTOCOL_VIOLATION, Failure
 from hornbeam_server.schema.errors import HornbeamError
@@ -21,6 +21,8 @@ from hornbeam_server.storage.ports import Ids
 START_S = 10.0
 """Seconds until a client has logged in, as HTTP has for the head of a request."""
 _MINOR = 0
+_TLS = b"\x16"
+"""The first byte of a handshake of TLS. That of a message in the clear is zero."""
 _MAX_ENCRYPT = 2
 """A client asks at most for GSS, and then for TLS."""
 
@@ -65,6 +67,11 @@ class StartUp:
         return Started(user, principal, parameters)
 
     async def _opening(self) -> asked.Start | asked.Cancel:
+        if await self._wire.first() == _TLS:
+            if self._tls is None:
+                raise Gone("The client begins with TLS, for which there is no certificate.")
+            await self._wire.encrypt_from_start(self._tls, START_S)
+            self._secure = True
         for _ in range(_MAX_ENCRYPT + 1):
             frame = await self._wire.next()
             opening = asked.opening_of(frame.body)

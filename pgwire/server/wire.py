@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from hornbeam_server.pgwire.codec.frames import Frame, Frames
 
@@ -12,6 +13,10 @@ STALL_S = 30.0
 """Seconds after which a client that does not read is disconnected."""
 HELD_BYTES = 1 << 20
 """Bytes of a client that are kept while its statements run; then the socket is not read."""
+
+
+ALPN = "postgresql"
+"""The name of the protocol in a handshake of TLS."""
 
 
 class Gone(ConnectionError):
@@ -102,15 +107,45 @@ class Wire(asyncio.Protocol):
                 self.transport.abort()
                 raise Gone("The client does not read.") from None
 
+    async def first(self) -> bytes:
+        """The first byte that the client sends. Raises Gone."""
+        while not (found := self.frames.first):
+            await self._more()
+        return found
+
     async def encrypt(self, context: ssl.SSLContext, limit_s: float) -> None:
         """Go on in TLS. Raises Gone if the client has sent bytes in the clear behind its request:
         they may be those of a third party."""
         if self.frames.waiting:
             raise Gone("The client has sent more than a request for TLS.")
-        loop = asyncio.get_running_loop()
-        transport = await loop.start_tls(
+        await self._encrypted(self._handshake(context, limit_s))
+
+    async def encrypt_from_start(self, context: ssl.SSLContext, limit_s: float) -> None:
+        """Go on in TLS with a client whose first bytes are those of TLS. Raises Gone unless the
+        handshake says that the client wants this protocol: a client of another one may have been
+        misled to this port."""
+        plain = self.transport
+        shaking = asyncio.ensure_future(self._handshake(context, limit_s))
+        await asyncio.sleep(0)  # from now on TLS gets what arrives, and nothing is read before
+        received = self.frames.take()
+        await asyncio.sleep(0)  # TLS has begun
+        _feed(plain.get_protocol(), received)
+        await self._encrypted(shaking)
+        if self.transport.get_extra_info("ssl_object").selected_alpn_protocol() != ALPN:
+            raise Gone("The client does not say that it speaks PostgreSQL's protocol.")
+
+    def _handshake(
+        self, context: ssl.SSLContext, limit_s: float
+    ) -> Coroutine[Any, Any, asyncio.Transport | None]:
+        return asyncio.get_running_loop().start_tls(
             self.transport, self, context, server_side=True, ssl_handshake_timeout=limit_s
         )
+
+    async def _encrypted(self, shaking: Awaitable[asyncio.Transport | None]) -> None:
+        try:
+            transport = await shaking
+        except OSError:
+            raise Gone("The client has not completed the handshake.") from None
         if transport is None:
             raise Gone("The client has ended the connection.")
         self._transport = transport
@@ -138,3 +173,14 @@ class Wire(asyncio.Protocol):
         self._ended = True
         self._arrived.set()
         self._writable.set()
+
+
+def _feed(protocol: Any, data: bytes) -> None:
+    """Hand bytes to a protocol of TLS (`asyncio.BufferedProtocol`), as its transport does."""
+    rest = memoryview(data)
+    while rest:
+        buffer = memoryview(protocol.get_buffer(len(rest)))
+        count = min(len(buffer), len(rest))
+        buffer[:count] = rest[:count]
+        protocol.buffer_updated(count)
+        rest = rest[count:]

@@ -235,6 +235,67 @@ def test_a_server_with_a_certificate_speaks_tls_only(tmp_path):
             world.connect(sslmode="disable")
 
 
+def test_a_connection_may_begin_with_tls(tmp_path):
+    """As clients with PostgreSQL's library 17 or newer ask for it: without a request in the
+    clear."""
+    authority = Authority(tmp_path / "ca")
+    certificate, key = authority.signed("server", "IP:127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    direct = {"sslmode": "verify-full", "sslnegotiation": "direct"}
+    direct["sslrootcert"] = str(authority.certificate)
+    with wire_world(tmp_path, context) as world:
+        with world.connect(**direct) as connection:
+            assert connection.pgconn.ssl_in_use
+            rows = connection.execute("SELECT * FROM generate_series(1, 20000)").fetchall()
+            assert len(rows) == 20_000
+            timer = threading.Timer(0.2, connection.cancel_safe)
+            timer.start()
+            with pytest.raises(errors.QueryCanceled):
+                connection.execute(SLOW)
+            timer.join()
+        assert _alpn(world.port, authority, ["postgresql"]) == "postgresql"
+        for others in ([], ["http/1.1"]):
+            with pytest.raises(ConnectionError):
+                _alpn(world.port, authority, others)
+    with wire_world(tmp_path / "plain") as world, pytest.raises(psycopg.OperationalError):
+        world.connect(**direct)
+
+
+def _alpn(port: int, authority: Authority, names: list[str]) -> str | None:
+    """The protocol that the server picks in a handshake with which a connection begins, and which
+    comes in several pieces. Raises ConnectionError if the server ends the connection without an
+    answer to the next message."""
+    client = ssl.create_default_context(cafile=authority.certificate)
+    client.set_alpn_protocols(names)
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tunnel = client.wrap_bio(received, sent, server_hostname="127.0.0.1")
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as raw:
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        def step(work):
+            while True:
+                try:
+                    done = work()
+                except ssl.SSLWantReadError:
+                    done = None
+                out = sent.read()
+                for piece in (out[:1], out[1:50], out[50:]):
+                    raw.sendall(piece)
+                if done is not None:
+                    return done
+                data = raw.recv(1 << 16)
+                if not data:
+                    raise ConnectionResetError
+                received.write(data)
+
+        step(lambda: tunnel.do_handshake() or True)
+        step(lambda: tunnel.write((8).to_bytes(4) + (80877103).to_bytes(4)))  # encrypted already
+        if step(lambda: tunnel.read(1)) != b"N":
+            raise ConnectionResetError
+        return tunnel.selected_alpn_protocol()
+
+
 def test_connections_beyond_the_limit_are_refused(tmp_path):
     unencrypted = {"sslmode": "disable", "gssencmode": "disable"}
     with (
