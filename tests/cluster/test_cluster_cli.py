@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from hornbeam.cli import main
 from hornbeam_server.cluster import artefacts, control, processes
 from hornbeam_server.cluster.health import Health
+from hornbeam_server.cluster.layout import Versions
 from tests.cluster import fake_java
 
 Run = Callable[..., tuple[int, str, str]]
@@ -75,6 +77,32 @@ def test_a_cluster_starts_reports_its_status_and_stops(run, tmp_path, monkeypatc
     assert (code, json.loads(out)["stopped"]) == (0, sorted(pids.keys() - {"master"}))
     assert processes.running(tmp_path / "c") == {}
     assert run("down", *where)[1] == "Nothing was running.\n"
+
+
+def test_a_cluster_of_other_versions_keeps_them(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    jars = artefacts.jars_folder(versions=Versions("2.5.8", "3.3.6"))
+    jars.mkdir(parents=True)
+    fake_java.install(tmp_path / "java")
+    monkeypatch.setattr(control, "examine", lambda process, layout: Health(True, "well"))
+    where = ("--dir", str(tmp_path / "c"))
+
+    def uses_the_jars(name: str) -> bool:
+        pid = processes.running(tmp_path / "c")[name]
+        return f":{jars}/*" in Path(f"/proc/{pid}/cmdline").read_text()
+
+    assert run("up", *where, "--hbase", "2.5.8", "--hadoop", "3.3.6")[0] == 0
+    assert uses_the_jars("master")
+    control.Cluster.at(tmp_path / "c").kill("master")
+    assert run("up", *where)[0] == 0
+    assert uses_the_jars("master")
+    control.Cluster.at(tmp_path / "c").restart("master")
+    assert uses_the_jars("master")
+    code, _, err = run("up", *where, "--hadoop", "3.4.2")
+    assert code == 3
+    assert "has HBase 2.5.8 with Hadoop 3.3.6, not HBase 2.5.8 with Hadoop 3.4.2." in err
+    assert run("down", *where, "--now")[0] == 0
 
 
 def test_status_reports_a_real_cluster(run, real_cluster):
