@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -15,13 +15,18 @@ from hornbeam_server.node.deferred_views import DeferredViews, Freshness, StaleA
 from hornbeam_server.node.live.ahead import Ahead, ReadsAhead, Tentative
 from hornbeam_server.node.live.outcomes import Left
 from hornbeam_server.node.ownership import Ownership
+from hornbeam_server.node.query_stages import (
+    DirectResult,
+    Pending,
+    Planned,
+    QueryResult,
+    Wanted,
+)
 from hornbeam_server.node.statement_statistics import StatementStatistics
-from hornbeam_server.query.binding.binder import OutputColumn
 from hornbeam_server.query.engine import PreparedQuery, QueryStream
 from hornbeam_server.query.execution.measures import Measures, Measuring
 from hornbeam_server.query.explain import Explanation
 from hornbeam_server.query.parsing.sequence_calls import names_sequences
-from hornbeam_server.query.system.parts import showing
 from hornbeam_server.query.workers.processes import timed_out
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import (
@@ -32,15 +37,14 @@ from hornbeam_server.schema.errors import (
     Unavailable,
     Unsupported,
 )
-from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.schema.types import Value
 from hornbeam_server.storage import tracing
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.direct import DirectSnapshot
-from hornbeam_server.storage.ports import DirectReader, TableReader
+from hornbeam_server.storage.ports import DirectReader
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import CATALOG, Overlay, ReadItem, Snapshot
 from hornbeam_server.txlayer.locking.read_checks import noting_store
-from hornbeam_server.txlayer.statements.identity_columns import Numbers
 from hornbeam_server.txlayer.statements.requests import (
     Parameters,
     Replay,
@@ -53,103 +57,6 @@ from hornbeam_server.txlayer.transactions.numbered_queries import NumberedQuery,
 
 _DIRECT = {"bookmark", "use_views"}
 """The options of a query that a direct read takes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """An answered query. `served_by` names the relations, views and indexes that it reads at
-    `snapshot`; `reads` collects the row versions that it reads, None without a trace; `ranges` the
-    ranges of keys, None unless it is serializable."""
-
-    snapshot: int
-    served_by: tuple[str, ...]
-    reads: list[ReadItem] | None = None
-    ranges: list[ReadRange] | None = None
-    drawn: Mapping[str, int] = field(default_factory=dict)
-    """The last numbers of sequences that the query has taken so far, by name."""
-    tentative: Tentative | None = None
-    """What a tentative answer says about its snapshot; None: the answer is not tentative."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryResult(Answered):
-    """A running query."""
-
-    stream: QueryStream
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectResult(Answered):
-    """The rows of a direct read, with their columns."""
-
-    columns: tuple[OutputColumn, ...]
-    rows: list[Row]
-    rows_read: int
-    """The rows that came from the store."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What a request says about its query (`Reads.query`)."""
-
-    sql: str
-    bookmark: int
-    snapshot: int | None
-    strong: bool
-    tentative: bool
-    pending: bool
-    trace: bool
-    use_views: bool
-    columnar: bool
-    fresh: Freshness
-    deadline: float
-    numbers: Numbers
-    shown: frozenset[str] | None
-    began: float = 0.0
-    """The time of the clock at which the query began."""
-    max_rows: int | None = None
-
-    def under(self, catalog: Catalog) -> Catalog:
-        """The catalog that shows the query what it may know."""
-        return catalog if self.shown is None else showing(catalog, self.shown)
-
-    @property
-    def may_be_stale(self) -> bool:
-        """May deferred views answer although the query does not name them?"""
-        now = self.strong or self.tentative or self.pending or self.trace
-        now = now or self.snapshot is not None
-        return self.fresh.max_staleness_s is not None and self.use_views and not now
-
-
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    """The statements that the transaction of a query has sent, which are run until `deadline`."""
-
-    statements: Sequence[SqlWork]
-    replay: Replay | None
-    deadline: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """A plan with its parameters, and the snapshot at which it reads. `ahead`: the rows there of
-    the live and deferred views that it names; None: they are stored."""
-
-    query: PreparedQuery | NumberedQuery
-    parameters: Parameters
-    at: int
-    ahead: Ahead | None = None
-    reason: str = ""
-    """Why a tentative query reads the views as they are stored."""
-
-    @property
-    def as_of(self) -> int:
-        """The snapshot at which the views are stored that the query names."""
-        return self.at if self.ahead is None else self.ahead.as_of
-
-    def over(self, store: TableReader) -> TableReader:
-        """`store`, with the rows of the views at `at`."""
-        return store if self.ahead is None else self.ahead.over(store)
 
 
 class Reads:
@@ -289,7 +196,7 @@ class Reads:
         query (None: all). Raises HornbeamError, OtherCatalog.
         """
         began, limit_s = self.statements.now(), timeout_s or self._settings.statement_timeout_s
-        wanted = _Wanted(
+        wanted = Wanted(
             sql, bookmark, snapshot, strong, tentative, bool(pending),
             (trace and not locking_only) or serializable, use_views, columnar,
             Freshness(max_staleness_s, view_bookmark, min(view_wait_s, limit_s)),
@@ -304,7 +211,7 @@ class Reads:
                 prepared, at = planned.query, planned.at
                 versions = trace and not serializable and (prepared.locking or not locking_only)
                 reads, ranges = _collected(state, versions=versions, ranges=serializable)
-                sent = _Pending(pending, replay, wanted.deadline)
+                sent = Pending(pending, replay, wanted.deadline)
                 reader = await self._read_through(state, planned, sent, reads, ranges)
                 async with self._running(wanted, planned, reader, measures) as stream:
                     yield QueryResult(
@@ -315,7 +222,7 @@ class Reads:
 
     @contextlib.asynccontextmanager
     async def _running(
-        self, wanted: _Wanted, planned: _Planned, reader: Snapshot, measures: Measures | None
+        self, wanted: Wanted, planned: Planned, reader: Snapshot, measures: Measures | None
     ) -> AsyncIterator[QueryStream]:
         """The rows of a planned query. The query ends, and is counted, with the context."""
         counted = self.statements.reading(wanted.sql, wanted.began)
@@ -337,8 +244,8 @@ class Reads:
     async def _read_through(
         self,
         state: CatalogState,
-        planned: _Planned,
-        pending: _Pending,
+        planned: Planned,
+        pending: Pending,
         reads: list[ReadItem] | None,
         ranges: list[ReadRange] | None,
     ) -> Snapshot:
@@ -355,7 +262,7 @@ class Reads:
             reads += await self._started_from(served_by, overlay, state.codecs, planned.at)
         return self._rows(state, planned, overlay, reads, ranges)
 
-    async def _until_fresh(self, wanted: _Wanted) -> None:
+    async def _until_fresh(self, wanted: Wanted) -> None:
         """Wait for the views that a query names, before it holds a catalog: changes of the schema
         do not wait for it."""
         catalog = wanted.under(self._catalog)
@@ -366,12 +273,12 @@ class Reads:
             await self._deferred.wait(catalog, names, wanted.fresh)
 
     async def _planned(
-        self, wanted: _Wanted, parameters: Parameters, catalog: Catalog, newest: int
-    ) -> _Planned:
+        self, wanted: Wanted, parameters: Parameters, catalog: Catalog, newest: int
+    ) -> Planned:
         """The plan of a query that reads at `newest`, or at a snapshot of deferred views."""
         shared = None if parameters or wanted.pending else self._shared(wanted, catalog)
         if shared is not None:
-            return _Planned(*shared, newest)
+            return Planned(*shared, newest)
         prepared = await self._prepared(wanted, catalog)
         if prepared.deferred:
             return await self._over_views(wanted, prepared, parameters)
@@ -379,12 +286,12 @@ class Reads:
             for found in await self._answering(wanted, catalog):
                 stale = await self._prepared(wanted, catalog, found.views)
                 if stale.deferred:
-                    return _Planned(stale, parameters, found.as_of)
-        return _Planned(prepared, parameters, newest)
+                    return Planned(stale, parameters, found.as_of)
+        return Planned(prepared, parameters, newest)
 
     async def _over_views(
-        self, wanted: _Wanted, prepared: PreparedQuery | NumberedQuery, parameters: Parameters
-    ) -> _Planned:
+        self, wanted: Wanted, prepared: PreparedQuery | NumberedQuery, parameters: Parameters
+    ) -> Planned:
         """The plan of a query that names deferred views."""
         if wanted.strong or wanted.pending:
             raise Unsupported(
@@ -403,12 +310,12 @@ class Reads:
                     prepared.catalog, prepared.deferred, ahead.at, wanted.fresh
                 )
                 self.tentative_computed += 1
-                return _Planned(prepared, parameters, ahead.at, ahead)
+                return Planned(prepared, parameters, ahead.at, ahead)
         at = await self._deferred.read_at(prepared, asked=wanted.snapshot, fresh=wanted.fresh)
         self.tentative_as_stored += wanted.tentative
-        return _Planned(prepared, parameters, at, reason=reason)
+        return Planned(prepared, parameters, at, reason=reason)
 
-    async def _ahead(self, wanted: _Wanted, prepared: PreparedQuery | NumberedQuery) -> Ahead:
+    async def _ahead(self, wanted: Wanted, prepared: PreparedQuery | NumberedQuery) -> Ahead:
         """The deferred views that a tentative query names, at its snapshot. Raises Left,
         StatementTimeout, and the errors of `ReadsAhead.ahead`."""
         assert self.tentative is not None
@@ -423,7 +330,7 @@ class Reads:
             raise timed_out() from None
 
     def _shared(
-        self, wanted: _Wanted, catalog: Catalog
+        self, wanted: Wanted, catalog: Catalog
     ) -> tuple[PreparedQuery, Sequence[Value]] | None:
         """A plan that a query shares with others, and the values of its literals."""
         sql, engine = wanted.sql, self._engine
@@ -439,7 +346,7 @@ class Reads:
             return None  # the error names the statement as it is when it is planned
 
     async def _prepared(
-        self, wanted: _Wanted, catalog: Catalog, stale: frozenset[str] = frozenset()
+        self, wanted: Wanted, catalog: Catalog, stale: frozenset[str] = frozenset()
     ) -> PreparedQuery | NumberedQuery:
         sql, engine = wanted.sql, self._engine
         options: dict[str, Any] = {
@@ -457,7 +364,7 @@ class Reads:
 
         return await engine.read(len(sql), prepare, wanted.deadline)
 
-    async def _answering(self, wanted: _Wanted, catalog: Catalog) -> list[StaleAnswers]:
+    async def _answering(self, wanted: Wanted, catalog: Catalog) -> list[StaleAnswers]:
         """The groups whose views may answer. None if their states cannot be read: the relations
         answer then."""
         try:
@@ -505,7 +412,7 @@ class Reads:
     def _rows(
         self,
         state: CatalogState,
-        planned: _Planned,
+        planned: Planned,
         overlay: Overlay | None,
         reads: list[ReadItem] | None,
         ranges: list[ReadRange] | None,
@@ -604,14 +511,16 @@ class Reads:
         trace: bool = False,
         bookmark: int = 0,
         max_staleness_s: float | None = None,
+        strong: bool = False,
+        tentative: bool = False,
         admitted_under: int | None = None,
         shown: frozenset[str] | None = None,
     ) -> Explanation:
         """The plan that `query` would run with the same options, with the reasons for it; or the
         plan of a statement that writes. Raises HornbeamError."""
         deadline = self._clock.monotonic() + self._settings.statement_timeout_s
-        wanted = _Wanted(
-            sql, bookmark, None, False, False, False, trace, use_views, False,
+        wanted = Wanted(
+            sql, bookmark, None, strong, tentative, False, trace, use_views, False,
             Freshness(max_staleness_s), deadline,
             self._manager.numbers({}), shown,
         )  # fmt: skip
@@ -622,10 +531,10 @@ class Reads:
         if written is not None:
             return written
         prepared = await self._prepared(wanted, catalog)
-        notes: list[str] = []
+        notes = _tentative_notes(prepared.deferred) if tentative else []
         if trace and use_views:
             notes += await self._traced(replace(wanted, trace=False), catalog)
-        elif use_views and not prepared.deferred and catalog.deferred:
+        elif use_views and not (prepared.deferred or strong or tentative) and catalog.deferred:
             found = await self._deferred.answering(
                 catalog, bookmark=bookmark, max_staleness_s=max_staleness_s
             )
@@ -648,6 +557,8 @@ class Reads:
         trace: bool = False,
         bookmark: int = 0,
         max_staleness_s: float | None = None,
+        strong: bool = False,
+        tentative: bool = False,
         admitted_under: int | None = None,
         shown: frozenset[str] | None = None,
     ) -> Explanation:
@@ -655,8 +566,8 @@ class Reads:
         Raises HornbeamError."""
         options: dict[str, Any] = {
             "use_views": use_views, "trace": trace, "bookmark": bookmark,
-            "max_staleness_s": max_staleness_s, "admitted_under": admitted_under,
-            "shown": shown,
+            "max_staleness_s": max_staleness_s, "strong": strong, "tentative": tentative,
+            "admitted_under": admitted_under, "shown": shown,
         }  # fmt: skip
         planned = await self.explained(sql, parameters or None, **options)
         measures = Measures(self._clock.monotonic)
@@ -664,12 +575,14 @@ class Reads:
         async with self.query(sql, parameters, measures=measures, **options) as result:
             async for batch in result.stream.batches():
                 rows += len(batch)
+            views = self._catalog.deferred_view.keys() & result.served_by if tentative else ()
+            done = _tentative_notes(views, result.tentative, result.snapshot)
         ms = (self._clock.monotonic() - began) * 1000
         explain_run = partial(measures.prepared.explain_run, measures, rows, ms)
         found: Explanation = await self._engine.read(len(sql), explain_run)
-        return replace(found, notes=planned.notes)
+        return replace(found, notes=(*planned.notes, *done))
 
-    async def _traced(self, wanted: _Wanted, catalog: Catalog) -> list[str]:
+    async def _traced(self, wanted: Wanted, catalog: Catalog) -> list[str]:
         """Why no view answers aggregates in a transaction, if one would outside."""
         outside = await self._prepared(wanted, catalog)
         return [
@@ -685,6 +598,21 @@ def _collected(
     """The lists in which a query collects the versions and the ranges of keys that it reads."""
     reads = [ReadItem(CATALOG, b"", state.meaning)] if versions else None
     return reads, [] if ranges else None
+
+
+def _tentative_notes(
+    views: Collection[str], ran: Tentative | None = None, at: int = 0
+) -> list[str]:
+    """What a tentative read does with the live and deferred views that it names, or with what it
+    has read at snapshot `at`."""
+    if not views:
+        return []
+    if ran is None:
+        names = ", ".join(sorted(views))
+        return [f"tentative: {names} at the newest snapshot if the node can, else as stored"]
+    if ran.reason:
+        return [f"tentative: read as stored at {at}, because {ran.reason}"]
+    return [f"tentative: stored at {ran.as_of}, computed from there to {at}"]
 
 
 def _stale_note(views: Sequence[str], found: StaleAnswers) -> str:

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from hornbeam_server.api.rest import problems
 from hornbeam_server.api.rest.serializers import tail_document
-from hornbeam_server.node.reads import DirectResult, QueryResult
+from hornbeam_server.node.query_stages import DirectResult, QueryResult
 from hornbeam_server.pgwire.ports import NamedType, RowTaker, WholeRows
 from hornbeam_server.query.binding.binder import OutputColumn
 from hornbeam_server.schema.errors import HornbeamError

@@ -300,6 +300,9 @@ class ExplainBody(Body):
     trace: bool = Field(False, description="As in a query whose reads are traced.")
     bookmark: Timestamp = 0
     max_staleness_ms: Milliseconds | None = Field(None, description=STALENESS)
+    consistency: Literal["snapshot", "strong", "tentative"] = Field(
+        "snapshot", description="As in a query."
+    )
     analyze: bool = Field(False, description="Run the query, and count the rows of each step.")
     costs: bool = Field(True, description="Estimated rows in the text.")
     timing: bool = Field(True, description="The time of each step in the text.")

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from hornbeam_server.node.exports import Export
     from hornbeam_server.node.live.lags import Lags
     from hornbeam_server.node.live.maintainer import Upkeep
-    from hornbeam_server.node.reads import Answered, DirectResult
+    from hornbeam_server.node.query_stages import Answered, DirectResult
     from hornbeam_server.node.schema_plans import PlannedSchema
 
 _SPELLED = {Kind.DOUBLE, Kind.TIMESTAMPTZ, Kind.INTERVAL, Kind.ARRAY, Kind.ENUM, None}

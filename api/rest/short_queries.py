@@ -21,7 +21,7 @@ from hornbeam_server.api.rest.short_requests import UNREADABLE, is_usual, is_wit
 from hornbeam_server.api.security.roles import Role
 from hornbeam_server.node.live.ahead import Tentative
 from hornbeam_server.node.node import Serving
-from hornbeam_server.node.reads import DirectResult
+from hornbeam_server.node.query_stages import DirectResult
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.pgwire.ports import ROWS, WholeRows
 from hornbeam_server.schema.errors import HornbeamError

@@ -26,7 +26,7 @@ from hornbeam_server.api.rest.serializers import (
     verify_document,
 )
 from hornbeam_server.node.database import Database
-from hornbeam_server.node.reads import QueryResult
+from hornbeam_server.node.query_stages import QueryResult
 from hornbeam_server.schema.errors import HornbeamError, LimitExceeded
 from hornbeam_server.schema.sizes import long_positions, pieces
 from hornbeam_server.schema.turns import chunks

@@ -495,6 +495,7 @@ class Session:
             "trace": self._is_traced,
             "bookmark": self.bookmark,
             **self._staleness(),
+            **({"consistency": TENTATIVE} if self.consistency == TENTATIVE else {}),
             **flags,
             **self._path.member,
         }

@@ -231,6 +231,8 @@ def test_a_session_reads_live_views_tentatively_if_it_asks_for_it(tmp_path, monk
             assert [tuple(row) for row in found.fetchall()] == [(number + 1, number + 1)]
             assert found.tentative.as_of <= found.tentative.snapshot == db.bookmark
             assert found.tentative.reason == ""
+        plan = "\n".join(line for (line,) in rows(db, "EXPLAIN SELECT c FROM sums"))
+        assert "tentative: sums at the newest snapshot" in plan
         assert rows(db, "SHOW hornbeam.consistency") == [("tentative",)]
         run(db, "SET hornbeam.consistency = snapshot")
         stored = run(db, "SELECT c FROM sums")

@@ -1,6 +1,7 @@
 """Tentative reads of live and deferred views."""
 
 import asyncio
+import re
 from collections import Counter
 
 import pytest
@@ -137,6 +138,29 @@ async def test_relations_and_views_are_read_at_one_snapshot(tmp_path):
         rows, at, label = await tentative(db, "SELECT count(*) FROM orders")
         assert rows == [(13,)]
         assert (label.as_of, label.reason) == (at, "")
+
+
+async def test_the_plan_of_a_tentative_read_says_that_it_is_one(tmp_path):
+    async with opened(tmp_path, view(**STILL), **LIVE) as db:
+        await fill(db)
+        await settled(db)
+        before = await state_of(db)
+        ts = await order(db, 100, 1, 7)
+        said = "tentative: totals at the newest snapshot if the node can, else as stored"
+        assert (await db.explained(ALL, tentative=True)).notes == (said,)
+        assert (await db.explained(ALL)).notes == ()
+        planned, ran = (await db.analyzed(ALL, tentative=True)).notes
+        found = re.fullmatch(r"tentative: stored at (\d+), computed from there to (\d+)", ran)
+        assert planned == said
+        assert int(found[1]) == before.as_of < ts <= int(found[2])
+        assert (await db.analyzed("SELECT count(*) FROM orders", tentative=True)).notes == ()
+        # Deferred views that are not named answer neither a tentative read nor a strong one.
+        aggregate = db.catalog.deferred_view["totals"].declared.sql
+        stale = (await db.explained(aggregate, max_staleness_s=3600.0)).notes
+        assert any("totals" in note for note in stale)
+        for consistency in ({"tentative": True}, {"strong": True}):
+            explained = await db.explained(aggregate, max_staleness_s=3600.0, **consistency)
+            assert not any("totals" in note for note in explained.notes)
 
 
 async def test_a_transaction_reads_tentatively_at_its_snapshot(tmp_path):

@@ -134,6 +134,8 @@ async def explain(body: ExplainBody, request: Request, db: ReadDb) -> Response:
             "trace": body.trace,
             "bookmark": body.bookmark,
             "max_staleness_s": _seconds(body.max_staleness_ms),
+            "strong": body.consistency == "strong",
+            "tentative": body.consistency == "tentative",
             "admitted_under": version,
             "shown": shown,
         }
