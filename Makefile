@@ -31,7 +31,7 @@ BOTH := tests/storage/test_storage_rows.py tests/storage/test_storage_snapshot.p
 # Without compiled modules each process takes twice as long to start, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo speedups test-speedups demo-cluster images demo-compose demo-spark test test-long test-quick test-matrix check docs chart console-pictures postgres-answers catalogue-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-subscribers bench-live bench-cluster bench-nodes bench-spark bench-spark-cluster bench-nations bench-peers lock clean
+.PHONY: demo speedups test-speedups demo-cluster images demo-compose demo-spark test test-long test-quick test-matrix check docs chart console-pictures postgres-answers catalogue-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-subscribers bench-live bench-live-nodes bench-cluster bench-nodes bench-spark bench-spark-cluster bench-nations bench-peers lock clean
 
 # A copy without symbolic links (a zip, core.symlinks=false) has files with their targets: `ln` restores them.
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
@@ -189,6 +189,9 @@ bench-subscribers: $(READY)  ## what 10 000 subscribers of a view cost a node, w
 
 bench-live: $(SPARK)  ## live views: rows a second by kind, groups and skew; lag by rate of changes; cost to writers: QUICK=1
 	@$(BIN)/python -m bench.live_views $(if $(QUICK),--facts=5000 --changes=2000 --rounds=1 --rates=100 --seconds=2 --scale=0.001)
+
+bench-live-nodes: $(READY)  ## live views kept by 1, 2 and 4 nodes on a real HBase, and while regions split
+	@$(BIN)/python -m bench.live_views.nodes
 
 bench-cluster: bench-nodes bench-peers  ## all that is measured on a real HBase, about an hour
 

@@ -73,9 +73,14 @@ class Run:
 
 
 async def paced(
-    port: int, requests: Iterator[bytes], every_s: float, seconds: float, connections: int
+    ports: Sequence[int],
+    requests: Iterator[bytes],
+    every_s: float,
+    seconds: float,
+    connections: int,
 ) -> Run:
-    """Send requests for `seconds`, one due each `every_s`; 0: as fast as they are answered."""
+    """Send requests for `seconds`, one due each `every_s`; 0: as fast as they are answered. The
+    connections are spread over the ports."""
     began = time.monotonic()
     commits: list[int] = []
     times: list[float] = []
@@ -91,27 +96,36 @@ async def paced(
             times.append((time.monotonic() - at) * 1000)
             commits.append(json.loads(answer)["commit_ts"])
 
-    await at_once([port], connections, send)
+    await at_once(ports, connections, send)
     return Run(commits, times, len(times) / (time.monotonic() - began))
 
 
-async def watched(port: int, running: asyncio.Task[Run]) -> list[tuple[int, float]]:
-    """The snapshots that the live group showed, with the times at which it did, in milliseconds of
-    wall time, until the run has ended and its last commit is shown. Raises Failed."""
-    shown = [(0, 0.0)]
+Shown = dict[str, list[tuple[int, float]]]
+"""By group, the snapshots that it showed, with the times at which it did, in milliseconds of wall
+time."""
+
+
+async def watched(port: int, running: asyncio.Task[Run], groups: Sequence[str]) -> Shown:
+    """What the groups showed until the run has ended and all of them show its last commit. Raises
+    Failed."""
+    shown: Shown = {group: [(0, 0.0)] for group in groups}
     give_up = None
     async with await Connection.open(port) as connection:
-        while not running.done() or shown[-1][0] < max(running.result().commits):
-            groups = json.loads(await connection.ask(get("/v1/groups")))
-            (as_of,) = (group["as_of"] or 0 for group in groups if group["name"] == "live")
-            if as_of > shown[-1][0]:
-                shown.append((as_of, time.time() * 1000))
+        while not running.done() or _oldest(shown) < max(running.result().commits):
+            for group in json.loads(await connection.ask(get("/v1/groups"))):
+                snapshots, as_of = shown[group["name"]], group["as_of"] or 0
+                if as_of > snapshots[-1][0]:
+                    snapshots.append((as_of, time.time() * 1000))
             if running.done():
                 give_up = give_up or time.monotonic() + LAST_S
                 if time.monotonic() > give_up:
                     raise Failed(f"The last commit is not shown after {LAST_S:.0f} seconds.")
             await asyncio.sleep(LOOK_S)
     return shown
+
+
+def _oldest(shown: Shown) -> int:
+    return min(snapshots[-1][0] for snapshots in shown.values())
 
 
 Served = tuple[hornbeam.Connection, int, Process]
@@ -176,8 +190,8 @@ async def lags(
     """A run over `of` connections; the milliseconds from each of its commits until the group showed
     it; and the share of a core, in per cent, that the server took until it showed all."""
     began, used = time.monotonic(), process.processor_s()
-    running = asyncio.ensure_future(paced(port, requests, every_s, seconds, of))
-    shown = await watched(port, running)
+    running = asyncio.ensure_future(paced([port], requests, every_s, seconds, of))
+    shown = (await watched(port, running, ["live"]))["live"]
     share = 100 * (process.processor_s() - used) / (time.monotonic() - began)
     run = running.result()
     return run, [lag * 1000 for lag in lags_s(run.commits, shown)], share
@@ -244,10 +258,10 @@ def cost(folder: Path, rounds: int, seconds: float) -> list[Figure]:
         half = 0.0
         for _ in range(rounds):
             for way, (_, port, process) in ways.items():
-                run = asyncio.run(paced(port, requests[way], 0, seconds, CONNECTIONS))
+                run = asyncio.run(paced([port], requests[way], 0, seconds, CONNECTIONS))
                 half = half or run.rate / 2
                 used = process.processor_s()
-                calm = asyncio.run(paced(port, requests[way], 1 / half, seconds, CONNECTIONS))
+                calm = asyncio.run(paced([port], requests[way], 1 / half, seconds, CONNECTIONS))
                 taken = (process.processor_s() - used) * 1e6 / len(calm.commits)
                 figures = found.setdefault(way, {"most": [], "half": [], "taken": []})
                 figures["most"].append(run.rate)

@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 import httpx
 
 from bench.nodes import NodeProcess
-from hornbeam_server.cluster import Cluster, Role, artefacts, processes
+from hornbeam_server.cluster import Cluster, Role, processes
+from hornbeam_server.cluster.admin import admin
 from hornbeam_server.cluster.ports import free_ports
 from hornbeam_server.txlayer.cluster.assignment import SLOTS
 from tests.nemesis.nemesis_proxy import Mode
@@ -30,7 +31,7 @@ T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 NODES, REGION_SERVERS, DATA_NODES, GATEWAYS = 3, 2, 3, 2
-START_S, STOP_S, ADMIN_S = 240.0, 60.0, 180.0
+START_S, STOP_S = 240.0, 60.0
 
 
 class Stuck(AssertionError):
@@ -226,22 +227,8 @@ class World:
     # ------------------------------------------------------------ HBase and HDFS
 
     def admin(self, *words: str) -> int:
-        """Run Admin.java, which does what Thrift cannot. Returns the number of objects that it
-        changed."""
-        run = subprocess.run(
-            [
-                *(str(artefacts.java()), "-Xmx128m", "-XX:TieredStopAtLevel=1"),
-                *("-cp", f"{self.cluster.folder / 'conf'}:{self.cluster.jars()}/*"),
-                *(str(HERE / "Admin.java"), *words),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=ADMIN_S,
-            check=False,
-        )
-        assert run.returncode == 0, run.stderr[-2_000:]
-        (done,) = [line for line in run.stdout.splitlines() if line.startswith("did ")]
-        return int(done.removeprefix("did "))
+        """Do what Thrift cannot. Returns the number of objects that it changed."""
+        return admin(self.cluster, *words)
 
 
 @contextmanager
