@@ -136,11 +136,11 @@ class Views:
         with self._connected() as db:
             db.bookmark = max(run.commits)
             for name in self.names:
-                kept, anew = (
+                kept, computed = (
                     sorted(db.cursor().execute(sql).fetchall())
                     for sql in (f"SELECT * FROM {name}", f"{SELECT} GROUP BY region")
                 )
-                if kept != anew:
+                if kept != computed:
                     raise Failed(f"{name} differs from its SELECT.")
 
     def _connected(self) -> closing[hornbeam.Connection]:

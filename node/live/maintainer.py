@@ -51,8 +51,9 @@ from hornbeam_server.txlayer.views.refresh_groups import (
 IDLE_S = 60.0
 """Without news, a batch is done after this time. A group that has stopped is tried again."""
 SEALING_S = 1.0
-SHARE = 0.5
-"""Maximum share of the time that the batches of a group take."""
+LONGEST_REST_S = 1.0
+"""A batch is followed by a pause as long as it took, in which writers have the processor, and by no
+longer one than this: a build may take minutes, and lags count from its end."""
 PAUSE_S, LONGEST_PAUSE_S = 0.05, 10.0
 """First and longest pause after a batch that failed; it doubles."""
 
@@ -180,6 +181,11 @@ class Maintainer:
             await asyncio.wait(self._tasks)
 
 
+def due_after(began: float, took_s: float, interval_s: float) -> float:
+    """When the next batch of a group is due, after one that began at `began`."""
+    return began + max(interval_s, took_s + min(took_s, LONGEST_REST_S))
+
+
 class _Kept:
     """One group that a node keeps, in a task."""
 
@@ -231,7 +237,7 @@ class _Kept:
             if not self._changed.is_set():  # else the next batch follows the new schema
                 self._as_of = state.as_of
             took_s = self._clock.monotonic() - began
-            self._due = began + max(self._interval_s(), took_s / SHARE)
+            self._due = due_after(began, took_s, self._interval_s())
             self._pause_s = PAUSE_S
             return state
 

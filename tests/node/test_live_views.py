@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from hornbeam_server.node.bulk_access import BulkAccess
 from hornbeam_server.node.deferred_views import DeferredViews
 from hornbeam_server.node.live.computation import Computation
+from hornbeam_server.node.live.maintainer import due_after
 from hornbeam_server.node.live.outcomes import Left
 from hornbeam_server.schema.errors import NotFound, Unavailable
 from hornbeam_server.storage.ports import Versioned
@@ -286,6 +287,12 @@ async def test_a_view_over_a_dropped_relation_goes_with_it(tmp_path):
         done = await db.execute("INSERT INTO customer VALUES (77, 'x')")
         await reached(db, done.commit_ts)
         assert (77,) in await require_equal(db, "left")
+
+
+def test_a_pause_follows_a_batch_which_is_short_even_after_a_long_build():
+    assert due_after(10.0, 0.1, 0.25) == 10.25
+    assert due_after(10.0, 0.5, 0.25) == 11.0
+    assert due_after(10.0, 60.0, 0.25) == 71.0
 
 
 async def test_closing_does_not_wait_for_a_batch(tmp_path, monkeypatch):
