@@ -5,7 +5,8 @@ in ASCII, with these exceptions:
 
 * Dates are year, month and day as in ISO 8601 (`2024-1-5`, `2024/01/05` and `20240105` as well),
   times have colons, zones are offsets of hours, minutes and seconds (`+2`, `+0230`, `+02:30:15`),
-  `Z`, `UTC` or `GMT`. Words (`today`, `infinity`) and names of months and zones are refused.
+  `Z`, `UTC` or `GMT`. Words (`today`, `infinity`; not `epoch`) and names of months and zones are
+  refused.
 * Text that would lose information is refused: a time of day for a DATE, a zone for a TIMESTAMP,
   a date for a TIME, more than six decimals of a second. There is no TIME '24:00:00'. A TIMESTAMP
   WITH TIME ZONE without a zone is in UTC, which is the time zone of every session.
@@ -36,6 +37,8 @@ _INFINITY = r"[+-]?[iI][nN][fF](?:[iI][nN][iI][tT][yY])?"
 _NAN = r"[+-]?[nN][aA][nN]"
 _DAY = r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}|[0-9]{4}/[0-9]{1,2}/[0-9]{1,2}|[0-9]{8}"
 _CLOCK = r"[0-9]{1,2}:[0-9]{1,2}(?::[0-9]{1,2}(?:\.[0-9]{1,6}0*)?)?"
+_EPOCH = "(?i:epoch)"
+"""The day or moment 1970-01-01 00:00:00."""
 _MIDNIGHT = r"0?0:0?0(?::0?0(?:\.0+)?)?"
 UTC = "(?i:z|zulu|utc|gmt)"
 _SIXTIETH = "[0-5]?[0-9]"
@@ -48,10 +51,10 @@ DECIMAL = _alone(_NUMBER)
 DOUBLE = _alone(rf"{_NUMBER}|{_INFINITY}|{_NAN}")
 TRUE = _alone(r"(?i:t|tr|tru|true|y|ye|yes|on|1)")
 FALSE = _alone(r"(?i:f|fa|fal|fals|false|n|no|of|off|0)")
-DATE = _alone(rf"({_DAY})(?:[T ] *{_MIDNIGHT})?")
+DATE = _alone(rf"({_DAY})(?:[T ] *{_MIDNIGHT})?|{_EPOCH}")
 TIME = _alone(_CLOCK)
-TIMESTAMP = _alone(rf"({_DAY})(?:[T ] *({_CLOCK}))?")
-TIMESTAMPTZ = _alone(rf"({_DAY})(?:[T ] *({_CLOCK}) *({ZONE})?)?")
+TIMESTAMP = _alone(rf"({_DAY})(?:[T ] *({_CLOCK}))?|{_EPOCH}")
+TIMESTAMPTZ = _alone(rf"({_DAY})(?:[T ] *({_CLOCK}) *({ZONE})?)?|{_EPOCH}")
 _DIGITS = r"(?:[0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}"
 UUID = rf"{_DIGITS}|[{{]{_DIGITS}[}}]"
 
@@ -146,13 +149,16 @@ def timestamptz(text: str) -> dt.datetime:
     return (_at(day, clock) - offset(zone or "Z")).replace(tzinfo=dt.UTC)
 
 
-def _day(text: str) -> dt.date:
+def _day(text: str | None) -> dt.date:
+    """The day that is written; None: the word was `epoch`."""
+    if text is None:
+        return dt.date(1970, 1, 1)
     if text.isdigit():
         return dt.date(int(text[:4]), int(text[4:6]), int(text[6:]))
     return dt.date(*map(int, re.split("[-/]", text)))
 
 
-def _at(day: str, clock: str | None) -> dt.datetime:
+def _at(day: str | None, clock: str | None) -> dt.datetime:
     midnight = dt.datetime.combine(_day(day), dt.time())
     if clock is None:
         return midnight

@@ -50,6 +50,32 @@ def test_the_inspector_finds_the_schema(engine: sa.Engine) -> None:
     assert inspector.get_domains() == inspector.get_enums() == []
 
 
+def test_the_questions_of_superset_are_answered(engine: sa.Engine) -> None:
+    """Those of its specification of PostgreSQL: databases, tables, the schema of a session, and
+    the expressions of its charts."""
+    inspector = sa.inspect(engine)
+    assert inspector.get_foreign_table_names("public") == []
+    assert "author" in inspector.get_table_names("public")
+    grains = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
+    grouped = ", ".join(f"DATE_TRUNC('{grain}', at) AS {grain}" for grain in grains)
+    chart = f"""SELECT {grouped}, count(*) AS n
+      FROM (SELECT (timestamp 'epoch' + s * interval '1 second') AS at
+            FROM generate_series(0, 86400, 43200) AS made (s)) AS virtual_table
+      WHERE at >= TO_TIMESTAMP('1970-01-01 00:00:00.000000', 'YYYY-MM-DD HH24:MI:SS.US')
+        AND at < TO_DATE('1970-01-02', 'YYYY-MM-DD')
+      GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY n DESC, 1 LIMIT 1000"""
+    with engine.connect() as connection:
+        ask = connection.exec_driver_sql
+        names = ask("SELECT datname FROM pg_database WHERE datistemplate = false;").scalars().all()
+        assert names == ["hornbeam"]
+        ask('set search_path = "public"')
+        rows = ask(chart).all()
+        (plan,) = ask("EXPLAIN SELECT * FROM author").first()
+    assert [row.n for row in rows] == [1, 1]
+    assert (rows[0].week.isoformat(), rows[1].hour.hour) == ("1969-12-29T00:00:00", 12)
+    assert isinstance(plan, str)
+
+
 def test_reflected_tables_have_the_columns_and_keys(engine: sa.Engine) -> None:
     reflected = sa.MetaData()
     reflected.reflect(engine, only=["author", "book"])
