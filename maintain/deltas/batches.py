@@ -79,7 +79,7 @@ class SmallBatch:
         read = {name for view in self._maintained(self.refreshed) for name in view.relations}
         layout = self.programs.catalog.layout
         wanted = {layout(name).stored_name: name for name in read}
-        codecs = Codecs(self.programs.catalog)
+        codecs = self.programs.codecs
         found: dict[str, list[Change]] = {}
         count = 0
         for commit in commits:
@@ -101,13 +101,16 @@ class SmallBatch:
 
         Raises Unavailable, Corruption, and SqlError or LimitExceeded with the view's name.
         """
-        codecs = Codecs(self.programs.catalog)
+        codecs = self.programs.codecs
         views = self.programs.catalog.deferred_view
         ticked_on = {**changes, CLOCK: ticked(self.as_of, self.upto)}
         followed = [name for name in self.refreshed if changes or views[name].timed]
         old = SharedReads(self._before(store, codecs, budget))
         for program in self._maintained(followed):
-            yield program.name, await self._written(program, ticked_on, old, codecs)
+            if views[program.name].timed or not changes.keys().isdisjoint(program.relations):
+                yield program.name, await self._written(program, ticked_on, old, codecs)
+            else:
+                yield program.name, {}
         for program in self._maintained(self.built):
             rows = {name: await self._rows(name, store, codecs) for name in program.relations}
             rows[CLOCK] = ticked(None, self.upto)

@@ -11,6 +11,7 @@ from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.codec import decode_catalog
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.views import DeferredView
+from hornbeam_server.storage.codec.rows import Codecs
 
 CATALOGS = 4
 """Maximum number of catalogs whose programs are kept."""
@@ -22,6 +23,7 @@ class Programs:
 
     def __init__(self, catalog: Catalog, built: frozenset[str] = frozenset()) -> None:
         self.catalog = catalog
+        self.codecs = Codecs(catalog)
         self._built = built
         self._found: dict[str, DeltaProgram] = {}
 

@@ -12,7 +12,13 @@ from collections.abc import Mapping
 from hornbeam_server.maintain.deltas.relations import Fields, has_spans
 from hornbeam_server.maintain.deltas.rows.inputs import row_input
 from hornbeam_server.maintain.deltas.rows.stages import row_stage
-from hornbeam_server.maintain.deltas.stages import Input, JoinStage, Stage, StageResult
+from hornbeam_server.maintain.deltas.stages import (
+    Input,
+    JoinStage,
+    Stage,
+    StageResult,
+    ViewStage,
+)
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.storage.snapshot import RowReader
 
@@ -28,6 +34,8 @@ is worked off row by row if it has so many times fewer rows."""
 
 def project(part: Input, changes: ZSet, few: int = FEW) -> ZSet:
     """The source's changes as rows of a stage's input; `changes` may be any part of them."""
+    if not changes:
+        return ZSet(part.output)
     if len(changes) > _most(part.output, few):
         return part.project(changes)
     return ZSet(part.output, rows=row_input(part).rows(changes))
@@ -47,7 +55,9 @@ def run_inputs(stage: Stage, zsets: Mapping[str | int, ZSet], few: int = FEW) ->
 
 
 async def run(stage: Stage, zset: ZSet, old: RowReader, few: int = FEW) -> StageResult:
-    """Run a stage: `Stage.run`."""
+    """Run a stage: `Stage.run`. Most stages of a batch of few changes have no input."""
+    if not zset and isinstance(stage, JoinStage | ViewStage):
+        return StageResult(ZSet(stage.output), [])
     if isinstance(stage, JoinStage) and not stage.join.keys and not stage.join.one_right:
         few //= PAIRS
     if len(zset) > _most(stage.columns, few):

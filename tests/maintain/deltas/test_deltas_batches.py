@@ -5,8 +5,10 @@ import random
 
 import pytest
 
+from hornbeam_server.maintain.deltas import batches
 from hornbeam_server.maintain.deltas.batches import SmallBatch
 from hornbeam_server.maintain.deltas.catalog_programs import programs_of
+from hornbeam_server.maintain.deltas.program import refresh
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.codec import encode_catalog
@@ -142,6 +144,31 @@ async def test_the_views_of_a_batch_read_a_row_once(tmp_path, monkeypatch):
         monkeypatch.setattr(Snapshot, "get", noted)
         await written(db, batch, segments)
     assert sorted(key for layout, key in read if layout == "shop") == [(0,), (1,)]
+
+
+async def test_a_view_whose_relations_are_unchanged_is_not_computed(tmp_path, monkeypatch):
+    ddl = (
+        DDL
+        + """CREATE MATERIALIZED VIEW regions WITH (refresh = 'deferred') AS
+        SELECT s_region, count(*) AS n FROM shop GROUP BY s_region;"""
+    )
+    computed = []
+
+    async def noted(program, *given):
+        computed.append(program.name)
+        return await refresh(program, *given)
+
+    async with opened(tmp_path) as db:
+        await declared(db, ddl)
+        await db.load("shop", ["s_id", "s_region"], [(n, f"r{n % 3}") for n in range(5)])
+        await refreshed(db)
+        await db.execute("INSERT INTO sale VALUES (1, 1, 1, 'x')")
+        batch, segments = await begun(db)
+        monkeypatch.setattr(batches, "refresh", noted)
+        count, puts = await written(db, batch, segments)
+    assert (count, sorted(computed)) == (1, ["empty", "sums"])
+    assert sorted(puts) == ["empty", "regions", "sums"]
+    assert puts["regions"] == {}
 
 
 async def test_a_batch_that_is_run_again_yields_the_same_puts_whatever_was_written_since(tmp_path):
