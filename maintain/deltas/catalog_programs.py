@@ -9,7 +9,7 @@ from functools import lru_cache
 from hornbeam_server.maintain.deltas.program import DeltaProgram, stored_program
 from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.codec import decode_catalog
-from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.errors import Corruption, Unsupported
 from hornbeam_server.schema.views import DeferredView
 from hornbeam_server.storage.codec.rows import Codecs
 
@@ -52,8 +52,15 @@ def all_readable(catalog: Catalog) -> Catalog:
 
 def program_of(catalog: Catalog, view: DeferredView) -> DeltaProgram:
     """The delta program of a view. Raises Corruption when the view's stored layouts are not those
-    of the program."""
-    program = stored_program(view, catalog)
+    of the program, and Unsupported when this version refuses what an earlier one has kept."""
+    try:
+        program = stored_program(view, catalog)
+    except Unsupported as error:
+        raise Unsupported(
+            f"View {view.name} cannot be kept, nor the others of its group: {error.message}",
+            cure=f"{error.cure}, then `hornbeam refresh --rebuild {view.name}`, or take the view"
+            " out of the DDL.",
+        ) from None
     if program is None:
         raise Corruption(
             f"View {view.name} was planned by another version of Hornbeam, and stored otherwise.",
