@@ -68,7 +68,7 @@ async def test_an_answer_that_the_end_of_the_database_cuts_is_no_warning(error, 
     async def nothing(*_):
         pass
 
-    guard = middleware.Guard(application, Settings(), Metrics(), Occupancy(1))
+    guard = middleware.Guard(application, Settings(), Metrics(), Occupancy(1), None)
     scope = {"type": "http", "method": "POST", "path": "/v1/query", "headers": []}
     with capture_logs() as logged:
         await guard(scope, nothing, nothing)
