@@ -25,7 +25,7 @@ def test_batches_of_one_catalog_share_its_programs():
     encoded = encode_catalog(replace(planned.catalog, states=states)).decode()
     program = programs_of(encoded, names)["v"]
     assert programs_of(str(encoded), frozenset(names))["v"] is program
-    with pytest.raises(Unsupported, match="View v cannot be kept.*no access path") as refused:
+    with pytest.raises(Unsupported, match=r"View v cannot be kept.*no access path") as refused:
         programs_of(encoded, names - {"a_x"})["v"]
     assert refused.value.cure.startswith("CREATE INDEX ON a (x), then `hornbeam refresh --rebuild")
     assert programs_of(encoded, names - {"a_x"}, frozenset({"v"}))["v"].columns == program.columns
