@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+import structlog
+from rich.console import Console
+
+from bench.measure import Figure, run_in_folder
 from bench.served import Node, Nodes
 from hornbeam_server.cluster import Cluster
 from hornbeam_server.cluster.ports import free_ports
@@ -127,3 +132,24 @@ class NodeProcesses(Nodes[NodeProcess]):
     def _stop(self) -> None:
         for node in self.nodes:
             node.stop()
+
+
+def run_on_cluster(
+    folder: Path,
+    output: Path,
+    settings: Mapping[str, Any],
+    measure: Callable[[Cluster, Callable[[str], None]], list[Figure]],
+) -> None:
+    """Run a benchmark on a cluster of its own in `folder`, as `run_in_folder` does. `measure` gets
+    the cluster and what shows the present step."""
+    console = Console()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+
+    def measured() -> list[Figure]:
+        with (
+            console.status("starting HBase") as status,
+            Cluster.start(folder / "cluster") as cluster,
+        ):
+            return measure(cluster, status.update)
+
+    run_in_folder(folder, output, settings, measured, console)

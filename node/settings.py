@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from tomllib import TOMLDecodeError
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import (
@@ -41,6 +41,7 @@ class Settings(BaseSettings):
         frozen=True,
         allow_inf_nan=False,
     )
+    _sealed: ClassVar[bool] = False
 
     data: Path = Field(
         Path("var/hornbeam"),
@@ -338,6 +339,8 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
+        if cls._sealed:
+            return (init_settings,)
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 
@@ -377,17 +380,7 @@ class _Sealed(Settings):
     """Settings that neither the environment nor a file changes."""
 
     model_config = SettingsConfigDict(toml_file=None)
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return (init_settings,)
+    _sealed: ClassVar[bool] = True
 
 
 def sealed_settings(**given: Any) -> Settings:

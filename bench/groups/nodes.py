@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -20,9 +19,6 @@ from dataclasses import asdict, dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
-
-import structlog
-from rich.console import Console
 
 import hornbeam
 from bench import remote
@@ -40,8 +36,8 @@ from bench.groups.ways import (
     compare,
     measured_writes,
 )
-from bench.measure import Figure, ratios, run_in_folder
-from bench.nodes import NodeProcesses
+from bench.measure import Figure, ratios
+from bench.nodes import NodeProcesses, run_on_cluster
 from bench.options import EMPTIED, REPORT, ROUNDS, Numbers, parse
 from bench.peers.design import Source
 from bench.serving import post
@@ -211,18 +207,14 @@ def measure(cluster: Cluster, options: Options, on_round: Callable[[str], None])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    options, console = parse(Options, "bench.groups.nodes", __doc__, arguments), Console()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-
-    def measured() -> list[Figure]:
-        with (
-            console.status("starting HBase") as status,
-            Cluster.start(options.folder / "cluster") as cluster,
-        ):
-            return measure(cluster, options, status.update)
-
+    options = parse(Options, "bench.groups.nodes", __doc__, arguments)
     settings = asdict(options) | {"hornbeam": DURABLE}
-    run_in_folder(options.folder, options.output, settings, measured, console)
+    run_on_cluster(
+        options.folder,
+        options.output,
+        settings,
+        lambda cluster, on_round: measure(cluster, options, on_round),
+    )
 
 
 if __name__ == "__main__":

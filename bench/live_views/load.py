@@ -49,9 +49,12 @@ CREATE TABLE place (p_id INTEGER PRIMARY KEY, region INTEGER NOT NULL);
 CREATE TABLE sale (id INTEGER PRIMARY KEY, place INTEGER NOT NULL REFERENCES place (p_id),
   v INTEGER NOT NULL);
 """
-BY_REGION = """
-CREATE MATERIALIZED VIEW by_region WITH (refresh = 'live', interval = '{interval}') AS
-SELECT region, count(*) AS n, sum(v) AS total FROM sale JOIN place ON p_id = place GROUP BY region;
+SELECT = (
+    "SELECT region, count(*) AS n, sum(v) AS total"
+    " FROM sale JOIN place ON p_id = place GROUP BY region"
+)
+BY_REGION = f"""
+CREATE MATERIALIZED VIEW by_region WITH (refresh = 'live', interval = '{{interval}}') AS {SELECT};
 """
 QUICK = BY_REGION.format(interval="50 ms")
 WAYS = {

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,15 +19,13 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import structlog
-from rich.console import Console
-
 import hornbeam
 from bench import remote
 from bench.connections import Connection
 from bench.live_views.load import (
     CONNECTIONS,
     PLAIN,
+    SELECT,
     Failed,
     Run,
     apply,
@@ -37,8 +34,8 @@ from bench.live_views.load import (
     paced,
     watched,
 )
-from bench.measure import Figure, run_in_folder
-from bench.nodes import NodeProcesses
+from bench.measure import Figure
+from bench.nodes import NodeProcesses, run_on_cluster
 from bench.options import EMPTIED, REPORT, Numbers, parse
 from bench.serving import Process, get
 from hornbeam_server.cluster import Cluster
@@ -47,10 +44,9 @@ from hornbeam_server.demo.ending import ended_by_sigterm
 from hornbeam_server.demo.measures import percentile
 from hornbeam_server.demo.tpcw.live import lags_s
 
-SELECT = "SELECT region, count(*) AS n, sum(v) AS total FROM sale JOIN place ON p_id = place"
-VIEW = """
-CREATE MATERIALIZED VIEW {name} WITH (refresh = 'live', interval = '250 ms', "group" = '{name}') AS
-{select} GROUP BY region;
+VIEW = f"""
+CREATE MATERIALIZED VIEW {{name}}
+  WITH (refresh = 'live', interval = '250 ms', "group" = '{{name}}') AS {SELECT};
 """
 BEFORE_SPLIT_S = 0.3
 """The regions split after this part of a run."""
@@ -88,7 +84,7 @@ class Views:
 
     def declare(self, *, views: bool) -> None:
         """Put the relations, and with `views` the views, into force, and build them."""
-        declared = [VIEW.format(name=name, select=SELECT) for name in self.names if views]
+        declared = [VIEW.format(name=name) for name in self.names if views]
         with self._connected() as db:
             apply(db, PLAIN + "".join(declared))
             remote.wait_built(db)
@@ -100,14 +96,13 @@ class Views:
     async def run(self, seconds: float) -> tuple[Run, float]:
         """A run of the writers, and the seconds of processor time that the nodes took for it."""
         used = self._processor_s()
-        every_s = 1 / self._options.rate
-        run = await paced(self.ports, self._requests, every_s, seconds, CONNECTIONS)
+        run = await self._paced(seconds)
         return run, self._processor_s() - used
 
     async def watched(self, seconds: float) -> tuple[Run, list[float], float]:
         """The same with the lags of each commit in each view, in milliseconds."""
         used = self._processor_s()
-        running = asyncio.ensure_future(self._only_run(seconds))
+        running = asyncio.ensure_future(self._paced(seconds))
         shown = await watched(self.ports[0], running, self.names)
         run = running.result()
         lags = [
@@ -117,9 +112,9 @@ class Views:
         ]  # fmt: skip
         return run, lags, self._processor_s() - used
 
-    async def _only_run(self, seconds: float) -> Run:
-        run, _ = await self.run(seconds)
-        return run
+    async def _paced(self, seconds: float) -> Run:
+        every_s = 1 / self._options.rate
+        return await paced(self.ports, self._requests, every_s, seconds, CONNECTIONS)
 
     def _processor_s(self) -> float:
         processes = [node.process for node in self._nodes.nodes if node.process is not None]
@@ -138,7 +133,7 @@ class Views:
             for name in self.names:
                 kept, computed = (
                     sorted(db.cursor().execute(sql).fetchall())
-                    for sql in (f"SELECT * FROM {name}", f"{SELECT} GROUP BY region")
+                    for sql in (f"SELECT * FROM {name}", SELECT)
                 )
                 if kept != computed:
                     raise Failed(f"{name} differs from its SELECT.")
@@ -215,17 +210,14 @@ def _lag_figures(title: str, lags: Sequence[float]) -> list[Figure]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    options, console = parse(Options, "bench.live_views.nodes", __doc__, arguments), Console()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-
-    def measured() -> list[Figure]:
-        with (
-            console.status("starting HBase") as status,
-            Cluster.start(options.folder / "cluster") as cluster,
-        ):
-            return measure(cluster, options, status.update)
-
-    run_in_folder(options.folder, options.output, asdict(options), measured, console)
+    options = parse(Options, "bench.live_views.nodes", __doc__, arguments)
+    settings = asdict(options)
+    run_on_cluster(
+        options.folder,
+        options.output,
+        settings,
+        lambda cluster, on_round: measure(cluster, options, on_round),
+    )
 
 
 if __name__ == "__main__":

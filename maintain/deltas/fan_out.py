@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from hornbeam_server.maintain.deltas.lookups import (
     Joined,
-    LayoutRows,
     Lookup,
     Mapped,
     Narrowed,
@@ -43,7 +42,7 @@ def fan_out(lookup: Lookup, catalog: Catalog) -> FanOut:
     """The estimate for a look-up by single values."""
     match lookup:
         case Stored():
-            rows = 1.0 if lookup.constant is not None else _stored(lookup.source, lookup, catalog)
+            rows = 1.0 if lookup.constant is not None else _stored(lookup, catalog)
             return FanOut(rows if lookup.source.base is None else 2 * rows, rows)
         case Mapped():
             inner = fan_out(lookup.inner, catalog)
@@ -59,8 +58,9 @@ def fan_out(lookup: Lookup, catalog: Catalog) -> FanOut:
     return FanOut(MANY, MANY)
 
 
-def _stored(source: LayoutRows, lookup: Stored, catalog: Catalog) -> float:
+def _stored(lookup: Stored, catalog: Catalog) -> float:
     """The rows of a layout under one value of its leading key columns."""
+    source = lookup.source
     columns = [part.column for part in source.layout.key][: len(lookup.targets)]
     if len(columns) == len(source.layout.key):
         return 1.0
