@@ -45,30 +45,35 @@ class BatchOracle:
         """The tables and keys of whole batches, by their snapshots and their views."""
         known = cluster.registry.read(path_of(GROUP))
         self.state = GroupState() if known is None else _decoded(known.value)
-        """The group's state at the last look."""
         self.shown = {self.state.as_of, *self.state.before} - {0}
-        """Every value that `as_of` has had until then."""
-        self._written: list[bytes] = []
-        """The states of the group since the last look, in order."""
+        """Every value that `as_of` has had."""
+        self._failure: AssertionError | None = None
         self._write = cluster.registry.write
         cluster.registry.write = self._watched
 
     def _watched(self, path: str, value: bytes, expected: int) -> int:
-        """Write a value in the coordination service, and keep it if it is the group's state."""
+        """Write a value in the coordination service, and check it if it is the group's state. The
+        first failure is kept for `look`: a process whose write failed would go on in its way."""
         version = self._write(path, value, expected)
-        if path == path_of(GROUP):
-            self._written.append(value)
+        if path == path_of(GROUP) and self._failure is None:
+            try:
+                self._check(_decoded(value))
+            except AssertionError as error:
+                self._failure = error
         return version
 
+    def _check(self, state: GroupState) -> None:
+        """Check the next state of the group, at once: later its snapshot may be purged."""
+        before, self.state = self.state, state
+        _require_order(before, state)
+        if state.as_of > before.as_of:
+            self.shown.add(state.as_of)
+            self._verify(state.as_of)
+
     def look(self) -> None:
-        """Check each state of the group since the last look, and every batch that was finished."""
-        written, self._written = self._written, []
-        for value in written:
-            before, self.state = self.state, _decoded(value)
-            _require_order(before, self.state)
-            if self.state.as_of > before.as_of:
-                self.shown.add(self.state.as_of)
-                self._verify(self.state.as_of)
+        """Raise the first failure of a state of the group, or of a batch that was finished."""
+        if self._failure is not None:
+            raise self._failure
 
     def putting(self, writes: Writes, upto: int) -> Keys:
         """Check what a process is about to put; return its keys."""
@@ -86,10 +91,6 @@ class BatchOracle:
         batch = (work.as_of, work.upto, *names)
         known = self._keys.setdefault(batch, keys)
         assert known == keys, f"the batch {batch} has other rows again: {sorted(known ^ keys)[:5]}"
-
-    def newest(self) -> int:
-        """The group's `as_of` at this time."""
-        return _decoded(self._written[-1]).as_of if self._written else self.state.as_of
 
     def _verify(self, at: int) -> None:
         """Check all views of the group at snapshot `at`, in the store itself."""

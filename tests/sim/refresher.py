@@ -107,7 +107,7 @@ class Refresher:
 
     async def _run(self, outside: Outside) -> bool:
         """Do the next batch; whether it is finished."""
-        began = self.oracle.newest()
+        began = self.oracle.state.as_of
         try:
             await self._do(await self._cluster.ask(_begin), outside)
         except (NoAnswer, Unavailable, TooLate) as error:
@@ -127,7 +127,7 @@ class Refresher:
         table."""
         if isinstance(error, Corruption) and Fault.BIT_FLIP in self._cluster.chaos.profile.every_s:
             return True
-        if isinstance(error, SnapshotTooOld) and self.oracle.newest() > began:
+        if isinstance(error, SnapshotTooOld) and self.oracle.state.as_of > began:
             return True
         since_s = asyncio.get_running_loop().time() - self._rebuilt_at
         return isinstance(error, Corruption | NotFound) and since_s < REBUILD_S
