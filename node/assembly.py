@@ -30,6 +30,7 @@ from hornbeam_server.txlayer.cluster.membership import Membership
 from hornbeam_server.txlayer.cluster.membership_view import View
 from hornbeam_server.txlayer.cluster.recent import MembersBatches, MembersCommits
 from hornbeam_server.txlayer.cluster.remote_locks import Guests, TravellingLocks
+from hornbeam_server.txlayer.cluster.shared_views import SharedViews
 from hornbeam_server.txlayer.cluster.slot_rates import SlotRates
 from hornbeam_server.txlayer.cluster.snapshots import MembersSnapshots
 from hornbeam_server.txlayer.commit import log_end
@@ -239,6 +240,7 @@ class _Joining:
             committer, ports.clock, own, view, self._links
         )
         self._batches = MembersBatches(view, self._links, ports.clock, self.parts.recent_batches)
+        self._shared_views = SharedViews(view, self._links, self._rates)
 
     def _catalog_version(self) -> int:
         return self.parts.manager.state.catalog.version
@@ -273,6 +275,7 @@ class _Joining:
             before=before,
             commits=self._commits,
             batches=self._batches,
+            shared_views=self._shared_views,
         )
 
     async def _membership(self, address: str) -> Membership:
@@ -286,6 +289,7 @@ class _Joining:
             parts.committer,
             self._commits,
             self._batches,
+            self._shared_views,
             self._ports.tracer,
         )
         return Membership(

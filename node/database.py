@@ -24,6 +24,7 @@ from hornbeam_server.node.housekeeping import Housekeeping
 from hornbeam_server.node.live.batches import Batches
 from hornbeam_server.node.live.computation import Computation
 from hornbeam_server.node.live.maintainer import Maintainer
+from hornbeam_server.node.live.sharing import Sharing
 from hornbeam_server.node.live.tentative import TentativeViews
 from hornbeam_server.node.ownership import Ownership
 from hornbeam_server.node.reads import Reads
@@ -111,8 +112,10 @@ class Database:
         parts, deferred, member = self._parts, self.deferred, self.member
         name = parts.settings.slave if member is None else member.address
         alone = member is None
-        computation = Computation(parts, self.bulk)
-        batches = Batches(parts, deferred, self.bulk, self.reads, computation, name, alone=alone)
+        members = None if member is None else member.shared_views
+        computation = Computation(parts, self.bulk, None if members is None else members.count)
+        sharing = Sharing(parts, computation, members)
+        batches = Batches(parts, deferred, self.bulk, self.reads, sharing, name, alone=alone)
         self.reads.tentative = TentativeViews(
             parts, deferred, self.bulk, computation, self.ownership, alone=alone
         )

@@ -152,9 +152,9 @@ class Settings(BaseSettings):
     slot_idle_rate: int = Field(
         60,
         ge=1,
-        description="Load, in locks per minute, that every slot counts as having even when "
-        "idle. A higher value balances the number of slots per node rather than "
-        "their load.",
+        description="Load, in locks and changed rows of views per minute, that every slot counts "
+        "as having even when idle. A higher value balances the number of slots per node rather "
+        "than their load.",
     )
     slave: str = Field(
         "local",
@@ -183,6 +183,12 @@ class Settings(BaseSettings):
         True,
         description="True: the nodes keep live and deferred views themselves. False: only "
         "`hornbeam refresh` does.",
+    )
+    resident_share_s: float = Field(
+        default=0.05,
+        ge=0,
+        description="Several nodes divide the views of a batch of live or deferred views among"
+        " them if the batch before it took so many seconds.",
     )
     resident_rows: int = Field(
         100_000,

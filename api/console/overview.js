@@ -108,9 +108,9 @@ function facts(status) {
 function members({ nodes }) {
   if (!nodes) return null;
   const rows = nodes.members.map((member) => [
-    member.address, member.name === nodes.name ? "this node" : "", count(member.slots), count(member.locks_per_minute)]);
+    member.address, member.name === nodes.name ? "this node" : "", count(member.slots), count(member.work_per_minute)]);
   return panel("Nodes", table("Nodes", [
-    { title: "Address" }, { title: "Asked" }, { title: "Slots", number: true }, { title: "Locks a minute", number: true }], rows));
+    { title: "Address" }, { title: "Asked" }, { title: "Slots", number: true }, { title: "Work a minute", number: true }], rows));
 }
 
 function stored({ views }) {

@@ -64,7 +64,7 @@ function wanted({ hot, held, waiting }) {
 function slots(nodes) {
   if (!nodes) return [];
   return [panel("Hottest slots of locks", nodes.hot_slots.length
-    ? table("Slots", [{ title: "Slot", number: true }, { title: "Node" }, { title: "Locks a minute", number: true }], nodes.hot_slots.map((each) => [each.slot, each.owner, measure(each.locks_per_minute)]))
+    ? table("Slots", [{ title: "Slot", number: true }, { title: "Node" }, { title: "Work a minute", number: true }], nodes.hot_slots.map((each) => [each.slot, each.owner, measure(each.work_per_minute)]))
     : empty("No rate is measured yet."))];
 }
 

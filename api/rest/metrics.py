@@ -107,8 +107,9 @@ class Metrics:
                 "views_not_readable": "Views that queries cannot use now.",
                 "subscriptions": "Subscriptions to changes that are open now.",
                 "slots": "Slots of locks that this node owns; NaN of a database in a folder.",
-                "slots_locks_per_minute": "Locks that it grants in them; NaN: not measured yet.",
-                "hottest_slot_locks_per_minute": "In that in which it grants most.",
+                "slots_work_per_minute": "Locks granted in them, and rows applied to their views;"
+                " NaN: not measured yet.",
+                "hottest_slot_work_per_minute": "In that with most of them.",
                 "ready": "1 if requests may be sent here.",
             }.items()
         }
@@ -215,12 +216,12 @@ async def _group(db: Database, status: GroupStatus) -> dict[str, float]:
 
 
 def _slots(member: Member | None) -> dict[str, float]:
-    """The number of slots that this node owns, and the rates of locks in them."""
+    """The number of slots that this node owns, and the rates of work in them."""
     rates = None if member is None else member.rates.newest()
     return {
         "slots": math.nan if member is None else member.slots,
-        "slots_locks_per_minute": math.nan if rates is None else sum(rates.values()),
-        "hottest_slot_locks_per_minute": (
+        "slots_work_per_minute": math.nan if rates is None else sum(rates.values()),
+        "hottest_slot_work_per_minute": (
             math.nan if rates is None else max(rates.values(), default=0)
         ),
     }

@@ -1,7 +1,8 @@
 """Live views that several nodes keep on a real HBase, after the evaluation of VMS: processor time
 and lag by the number of nodes, and lag while regions split (`make bench-live-nodes`).
 
-Eight groups have one view each, of the same SELECT, and the nodes share the groups. The services,
+Eight groups have one view each, of the same SELECT, and the nodes share the groups. With
+`--groups 1 --views 8` one group has all, and the nodes divide each batch. The services,
 the nodes and the clients share one machine in one run. So processor time says more than rates, and
 the lags are those of a busy machine. Needs Java 17 and Maven. `--help` lists the options.
 """
@@ -46,7 +47,7 @@ from hornbeam_server.demo.tpcw.live import lags_s
 
 VIEW = f"""
 CREATE MATERIALIZED VIEW {{name}}
-  WITH (refresh = 'live', interval = '250 ms', "group" = '{{name}}') AS {SELECT};
+  WITH (refresh = 'live', interval = '250 ms', "group" = '{{group}}') AS {SELECT};
 """
 BEFORE_SPLIT_S = 0.3
 """The regions split after this part of a run."""
@@ -61,7 +62,8 @@ class Options:
     """The options that `--help` explains."""
 
     nodes: Annotated[Numbers, "numbers of nodes"] = NODES
-    groups: Annotated[int, "number of groups, with one view each"] = 8
+    groups: Annotated[int, "number of groups"] = 8
+    views: Annotated[int, "number of views of each group"] = 1
     rate: Annotated[int, "changes a second"] = 100
     seconds: Annotated[float, "seconds of a run"] = 15.0
     warm_up: Annotated[float, "seconds of a run that is not counted, to warm Java up"] = 30.0
@@ -76,7 +78,12 @@ class Views:
         self._nodes = nodes
         self._options = options
         self._requests: Iterator[bytes] = insertions()
-        self.names = [f"view{number}" for number in range(options.groups)]
+        self._declared = {
+            f"view{group}_{number}": f"group{group}"
+            for group in range(options.groups)
+            for number in range(options.views)
+        }
+        self.names = [*self._declared]
 
     @property
     def ports(self) -> list[int]:
@@ -84,7 +91,9 @@ class Views:
 
     def declare(self, *, views: bool) -> None:
         """Put the relations, and with `views` the views, into force, and build them."""
-        declared = [VIEW.format(name=name) for name in self.names if views]
+        declared = [
+            VIEW.format(name=name, group=group) for name, group in self._declared.items() if views
+        ]
         with self._connected() as db:
             apply(db, PLAIN + "".join(declared))
             remote.wait_built(db)
@@ -167,17 +176,19 @@ async def _kept(
     on_round(f"{title}, without views")
     bare, bare_s = await views.run(options.seconds)
     await asyncio.to_thread(views.declare, views=True)
-    on_round(f"{title}, with {options.groups} views")
+    on_round(f"{title}, with {len(views.names)} views")
     run, lags, used_s = await views.watched(options.seconds)
     await asyncio.to_thread(views.check, run)
     before, after = (
         1e6 * seconds / len(each.commits) for seconds, each in ((bare_s, bare), (used_s, run))
     )
-    note = f"{options.groups} groups, at most {await views.most_kept()} at one node"
+    note = (
+        f"{options.groups} groups of {options.views}, at most {await views.most_kept()} at one node"
+    )
     figure = partial(Figure, title)
     return [
         figure("processor time of a transaction without views", "µs", (before,)),
-        figure("more for each view", "µs", ((after - before) / options.groups,), note=note),
+        figure("more for each view", "µs", ((after - before) / len(views.names),), note=note),
         *_lag_figures(title, lags),
     ]
 

@@ -13,7 +13,15 @@ reads the segments, puts the writes and reports the end of the batch
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -92,19 +100,26 @@ class SmallBatch:
         return {n: ZSet.of_changes(layout(n).columns, every) for n, every in found.items()}, count
 
     async def writes(
-        self, changes: Mapping[str, ZSet], store: TableStore, budget: Budget | None = None
+        self,
+        changes: Mapping[str, ZSet],
+        store: TableStore,
+        budget: Budget | None = None,
+        *,
+        without: Container[str] = (),
     ) -> AsyncGenerator[tuple[str, Writes], None]:
         """The puts of each view, by physical table, after all reads for the view. A view without
         puts is yielded, too, so that the caller can check that the rows that were read are still
-        kept. Without changes only `built` views are yielded, and those whose rows enter and leave
-        by time. Look-ups of `refreshed` views take the bytes that they read from `budget`.
+        kept. The `refreshed` views `without` are left out. Without changes only `built` views are
+        yielded, and those whose rows enter and leave by time. Look-ups of `refreshed` views take
+        the bytes that they read from `budget`.
 
         Raises Unavailable, Corruption, and SqlError or LimitExceeded with the view's name.
         """
         codecs = self.programs.codecs
         views = self.programs.catalog.deferred_view
         ticked_on = {**changes, CLOCK: ticked(self.as_of, self.upto)}
-        followed = [name for name in self.refreshed if changes or views[name].timed]
+        asked = [name for name in self.refreshed if name not in without]
+        followed = [name for name in asked if changes or views[name].timed]
         old = SharedReads(self._before(store, codecs, budget))
         for program in self._maintained(followed):
             if views[program.name].timed or not changes.keys().isdisjoint(program.relations):

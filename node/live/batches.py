@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator, Sequence
 
 from hornbeam_server.maintain.deltas.batches import Writes
-from hornbeam_server.maintain.deltas.executors import FEW
 from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.bulk_access import BulkAccess
 from hornbeam_server.node.deferred_views import BatchWork, DeferredViews
-from hornbeam_server.node.live.computation import Computation, Computed
+from hornbeam_server.node.live.computation import Computed
 from hornbeam_server.node.live.lags import Lags
 from hornbeam_server.node.live.outcomes import Left, Superseded
+from hornbeam_server.node.live.sharing import Sharing
 from hornbeam_server.node.reads import Reads
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SnapshotTooOld, StalePlan
@@ -35,8 +35,6 @@ from hornbeam_server.txlayer.views.refresh_groups import Finished, GroupState, P
 MARGIN_MS = 30_000
 """A node puts nothing when the inputs of its batch are kept for less than this time."""
 PUT_ROWS = 5_000
-REMOTE_ROWS = 10 * FEW
-"""Maximum rows of a batch over a remote store, whose rows are computed in the node's own loop."""
 
 
 class Batches:
@@ -48,25 +46,21 @@ class Batches:
         deferred: DeferredViews,
         bulk: BulkAccess,
         reads: Reads,
-        computation: Computation,
+        sharing: Sharing,
         name: str,
         *,
         alone: bool,
     ) -> None:
         """`name`: the name of the node, for operators. `alone`: no other node commits."""
-        ports, settings = parts.ports, parts.settings
-        self._clock = ports.clock
-        self._store = ports.store
+        self._clock = parts.ports.clock
+        self._store = parts.ports.store
         self._keeper = parts.keeper
         self._deferred = deferred
-        self._computation = computation
+        self._sharing = sharing
         self._bulk = bulk
         self.reads = reads
         self._name = name
         self._alone = alone
-        self._most_rows = settings.resident_rows
-        if ports.store.remote:
-            self._most_rows = min(self._most_rows, REMOTE_ROWS)
         self.lags: dict[str, Lags] = {}
         """By group, since the node was started."""
         self.read_logs: dict[str, bool] = {}
@@ -101,9 +95,11 @@ class Batches:
     async def _recorded_and_computed(self, work: BatchWork, plan: Plan) -> Computed:
         """The rows of a batch, once it is recorded. Raises Superseded if another process has
         recorded one in this time, Unavailable, and the errors of `Computation.of`."""
+        last = plan.state.last
+        last_s = 0.0 if last is None else last.seconds
         both: list[Awaitable[Computed | None]] = [
             self._deferred.record(work.group, plan),
-            self._computation.of(work, self._most_rows),
+            self._sharing.computed(work, last_s),
         ]
         try:
             _, computed = await all_settled(both)
@@ -126,7 +122,7 @@ class Batches:
         counts, state = self._keeper.counts(), await self._deferred.state(group)
         for view in views_of(catalog, group):
             rows = sum(counts.get(relation, 0) for relation in view.relations)
-            if rows > self._most_rows and not state.holds(catalog, view.name):
+            if rows > self._sharing.most_rows and not state.holds(catalog, view.name):
                 raise Left(f"{view.name} is to be built from about {rows} rows")
 
     async def _put(self, writes: Writes, work: BatchWork, until: int) -> None:

@@ -34,6 +34,17 @@ Changes = Callable[[SmallBatch], Decoded]
 """Decodes the changes of a batch. Pure: it may run in another thread."""
 
 
+class Fed(NamedTuple):
+    """The changes of a batch, not yet decoded. `commits`, in the order of their timestamps, are
+    those of which they consist; None: they had to be read from logs."""
+
+    changes: Changes
+    commits: Sequence[Applied] | None
+
+
+NOTHING = Fed(lambda _: Decoded({}, 0, 0), ())
+
+
 @dataclass(frozen=True)
 class Feed:
     """The changes between two snapshots, of all nodes."""
@@ -42,16 +53,16 @@ class Feed:
     reader: LogReader | None
     commits: NewestCommits
 
-    async def changes(self, work: BatchWork) -> tuple[Changes, bool]:
-        """The changes of a batch, and whether logs had to be read for them. Raises Left if they are
-        too many, SnapshotTooOld, Unsupported, Unavailable, Corruption."""
+    async def of(self, work: BatchWork) -> Fed:
+        """The changes of a batch. Raises Left if they are too many, SnapshotTooOld, Unsupported,
+        Unavailable, Corruption."""
         if not work.refreshed:
-            return lambda _: Decoded({}, 0, 0), False
+            return NOTHING
         applied = await self.commits.between(work.as_of, work.upto)
         if applied is None:
-            return await self._of_segments(work), True
+            return Fed(await self._of_segments(work), None)
         await self.bulk.require_logged(work)
-        return lambda batch: _of_memory(batch, applied), False
+        return of_commits(applied)
 
     async def _of_segments(self, work: BatchWork) -> Changes:
         found = await self.bulk.changes(work.as_of, work.upto)
@@ -60,6 +71,11 @@ class Feed:
             raise Left(f"{found.bytes >> 20} MB of logs are to be read")
         read = await segments_of(found, self.reader)
         return lambda batch: _of_segments(batch, read)
+
+
+def of_commits(applied: Sequence[Applied]) -> Fed:
+    """The changes of commits in memory."""
+    return Fed(lambda batch: _of_memory(batch, applied), applied)
 
 
 def _of_segments(batch: SmallBatch, read: Iterable[SegmentBytes]) -> Decoded:

@@ -100,7 +100,7 @@ def test_a_transaction_that_waits_is_shown(page, served):
 
 def test_slots_are_shown_on_a_cluster(page, served):
     status = served.client.get("/v1/status").json()
-    hot = [{"slot": 7, "owner": "a", "locks_per_minute": 12.5}]
+    hot = [{"slot": 7, "owner": "a", "work_per_minute": 12.5}]
     nodes = {"name": "a", "leads": True, "assignment": 1, "members": [], "hot_slots": hot}
     nodes |= {"dead": [], "moving_slots": 0, "gate_closed": False}
     page.route("**/v1/status", lambda route: route.fulfill(json=status | {"nodes": nodes}))

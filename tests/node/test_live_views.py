@@ -99,10 +99,10 @@ async def test_a_batch_is_computed_while_it_is_recorded_and_put_afterwards(tmp_p
         await fill(db)
         await reached(db, db.watermark())
         computed, recorded = asyncio.Event(), []
-        compute, record, put = Computation.of, DeferredViews.record, BulkAccess.put
+        compute, record, put = Computation.rows, DeferredViews.record, BulkAccess.put
 
-        async def then_computed(*arguments):
-            found = await compute(*arguments)
+        async def then_computed(*arguments, **options):
+            found = await compute(*arguments, **options)
             computed.set()
             return found
 
@@ -115,7 +115,7 @@ async def test_a_batch_is_computed_while_it_is_recorded_and_put_afterwards(tmp_p
             assert upto in recorded
             await put(bulk, writes, upto)
 
-        monkeypatch.setattr(Computation, "of", then_computed)
+        monkeypatch.setattr(Computation, "rows", then_computed)
         monkeypatch.setattr(DeferredViews, "record", after_computing)
         monkeypatch.setattr(BulkAccess, "put", once_recorded)
         state = await reached(db, await order(db, 100, 1, 7))

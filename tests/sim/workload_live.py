@@ -32,7 +32,11 @@ multiple of an interval apart: timed views have a batch in each, and each look w
 
 
 class Live(Deferred):
-    settings: Mapping[str, Any] = {"snapshot_retention_s": RETENTION_S, "resident_refresh": True}
+    settings: Mapping[str, Any] = {
+        "snapshot_retention_s": RETENTION_S,
+        "resident_refresh": True,
+        "resident_share_s": 0.0,  # several nodes divide every batch
+    }
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__(rng)

@@ -33,6 +33,7 @@ from hornbeam_server.txlayer.cluster.membership_view import View, slot_of
 from hornbeam_server.txlayer.cluster.messages import Lock, Release, Request, decode_request
 from hornbeam_server.txlayer.cluster.recent import MembersBatches, MembersCommits
 from hornbeam_server.txlayer.cluster.remote_locks import Guests, TravellingLocks
+from hornbeam_server.txlayer.cluster.shared_views import SharedViews
 from hornbeam_server.txlayer.cluster.slot_rates import SlotRates
 from hornbeam_server.txlayer.cluster.snapshots import MembersSnapshots
 from hornbeam_server.txlayer.commit.committer import Committer
@@ -160,6 +161,7 @@ class Party:
         recent = defaultdict(RecentBatches)
         self.recent = recent.__getitem__
         self.batches = MembersBatches(self.view, self.links, self.clock, self.recent)
+        self.shared_views = SharedViews(self.view, self.links, self.rates)
         self.answering = Answering(
             self.view,
             self.guests,
@@ -169,6 +171,7 @@ class Party:
             self.committer,
             self.commits,
             self.batches,
+            self.shared_views,
         )
         self.received: list[tuple[Caller, Request]] = []
         self.answer: Answer = self.answering.answer

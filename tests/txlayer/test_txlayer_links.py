@@ -6,9 +6,11 @@ import asyncio
 import pytest
 
 from hornbeam_server.schema.errors import Corruption, Unavailable
+from hornbeam_server.storage.ports import Caller, Put
 from hornbeam_server.txlayer.cluster import links as links_module
 from hornbeam_server.txlayer.cluster.links import RETRY_S
 from hornbeam_server.txlayer.cluster.messages import (
+    Compute,
     Freed,
     Granted,
     Guard,
@@ -18,6 +20,7 @@ from hornbeam_server.txlayer.cluster.messages import (
     Reached,
     Refused,
     Release,
+    RowsComputed,
     Unfinished,
     decode_request,
     decode_response,
@@ -52,6 +55,7 @@ def numbers(party):
         Release({1: 0, 70_000: 1 << 60}),
         Reach(5),
         Unfinished("ab"),
+        Compute("g", 1, 2, 3, ["i"], ["v", "w"], [(2, b"commit")]),
     ],
 )
 def test_requests_decode_to_themselves(message):
@@ -67,6 +71,7 @@ def test_requests_decode_to_themselves(message):
         Reached("a", 1, 2, 3),
         Owned(None),
         Owned("x"),
+        RowsComputed({"t": [Put(b"k", b"v")]}),
     ],
 )
 def test_responses_decode_to_themselves(message):
@@ -80,10 +85,21 @@ def test_decoded_lock_names_can_be_looked_up():
     assert {name: 1}[found] == 1
 
 
-@pytest.mark.parametrize("data", [b"", b"\xc1", encode(Freed()), b"\x91\xa3new"])
+@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x90", b"\x91\x05", encode(Reach(5))[:-1]])
 def test_an_invalid_request_is_refused(data):
     with pytest.raises(Corruption, match="same version"):
         decode_request(data)
+
+
+@pytest.mark.parametrize("data", [b"\x91\xa3new", encode(Freed())])
+@in_virtual_time
+async def test_a_request_of_an_unknown_kind_is_answered(data):
+    """Locks travel over the same connection, so it must not break."""
+    world, (a, b) = await members("a", "b")
+    answer = decode_response(await b.do(b.answering.answer(Caller(a.name, 1), data)))
+    assert isinstance(answer, Refused)
+    assert "does not know the message" in answer.why
+    await world.end()
 
 
 def test_fields_of_a_newer_version_are_ignored():

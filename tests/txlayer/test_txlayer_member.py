@@ -422,7 +422,7 @@ async def test_slots_move_to_less_loaded_nodes_under_load():
     await asyncio.sleep(6 * MEASURED_S)
     for _ in range(6):  # a slot that has just moved is not measured yet
         status = (await world.all[1].do(world.all[1].database.status()))["nodes"]
-        loads = [member["locks_per_minute"] for member in status["members"]]
+        loads = [member["work_per_minute"] for member in status["members"]]
         if None not in loads:
             break
         await asyncio.sleep(MEASURED_S)

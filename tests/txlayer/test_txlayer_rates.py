@@ -1,4 +1,4 @@
-"""How many locks a minute are granted in each slot."""
+"""How many locks a minute are granted in each slot, and rows applied to its views."""
 
 import asyncio
 

@@ -30,7 +30,7 @@ from hornbeam_server.txlayer.cluster.balance import NO_OWNER, handed_over, rebal
 PATH = "assignment"
 SLOTS = 256
 IDLE_RATE = 60
-"""Base weight of a slot, in locks a minute, added to the rate of locks granted in it. So slots with
+"""Base weight of a slot, in locks and rows a minute, added to its measured rate. So slots with
 little use are divided by number, and random differences move nothing."""
 
 

@@ -27,6 +27,7 @@ from hornbeam_server.txlayer.cluster.membership import POLL_S, WORD_S, Membershi
 from hornbeam_server.txlayer.cluster.membership_view import View
 from hornbeam_server.txlayer.cluster.messages import (
     BatchesAfter,
+    Compute,
     Guard,
     Later,
     Lock,
@@ -39,11 +40,13 @@ from hornbeam_server.txlayer.cluster.messages import (
     Seal,
     Sealed,
     Unfinished,
+    Unknown,
     decode_request,
     encode,
 )
 from hornbeam_server.txlayer.cluster.recent import MembersBatches, MembersCommits
 from hornbeam_server.txlayer.cluster.remote_locks import Guests
+from hornbeam_server.txlayer.cluster.shared_views import SharedViews
 from hornbeam_server.txlayer.cluster.slot_rates import SlotRates
 from hornbeam_server.txlayer.cluster.snapshots import MembersSnapshots
 from hornbeam_server.txlayer.commit.committer import Committer
@@ -76,12 +79,14 @@ class Answering:
         committer: Committer,
         commits: MembersCommits,
         batches: MembersBatches,
+        shared_views: SharedViews,
         tracer: Tracer | None = None,
     ) -> None:
         self._tracer = tracer
         self._committer = committer
         self._commits = commits
         self._batches = batches
+        self._shared_views = shared_views
         self._view = view
         self._guests = guests
         self._snapshots = snapshots
@@ -121,6 +126,10 @@ class Answering:
                 return await self._commits.recent(request)
             case BatchesAfter():
                 return await self._batches.answer(request)
+            case Compute():
+                return await self._shared_views.answer(request)
+            case Unknown(kind):  # the link carries locks, so it must not break
+                return Refused(f"This node does not know the message {kind}.", "unknown message")
 
     def _continued(self, name: str, caller: str, request: Lock | Guard) -> Entered | Untraced:
         """A context whose work belongs to the trace of the caller's transaction."""
@@ -190,6 +199,7 @@ class Member:
         before: tuple[assignment.Member, ...],
         commits: MembersCommits,
         batches: MembersBatches,
+        shared_views: SharedViews,
     ) -> None:
         """`recover` replays the log of a dead member under an epoch, and returns the highest
         timestamp in it. `address` is the URL of this node for clients. `idle_rate` is the base
@@ -213,6 +223,7 @@ class Member:
         self._before = before
         self.commits = commits
         self.batches = batches
+        self.shared_views = shared_views
         self._tasks: list[asyncio.Task[None]] = []
         self._master: Master | None = None
 
@@ -268,12 +279,12 @@ class Member:
                     "address": member.address,
                     "commits": member.commits,
                     "slots": assignment.slots.count(member.name),
-                    "locks_per_minute": _total(words.get(member.name)),
+                    "work_per_minute": _total(words.get(member.name)),
                 }
                 for member in assignment.members
             ],
             "hot_slots": [
-                {"slot": slot, "owner": name, "locks_per_minute": rate}
+                {"slot": slot, "owner": name, "work_per_minute": rate}
                 for rate, slot, name in _hottest(words, HOT_SLOTS)
             ],
             "dead": [member.address for member in assignment.dead],
@@ -463,12 +474,12 @@ class Member:
 
 
 def _total(word: Word | None) -> int | None:
-    """The locks granted a minute in all slots of a member. None: not measured yet."""
+    """The locks and rows a minute in all slots of a member. None: not measured yet."""
     return None if word is None or word.rates is None else sum(word.rates.values())
 
 
 def _hottest(words: Mapping[str, Word], n: int) -> list[tuple[int, int, str]]:
-    """The `n` slots with the most granted locks: (locks a minute, slot, owner)."""
+    """The `n` slots with the most work: (locks and rows a minute, slot, owner)."""
     rates = (
         (rate, slot, name)
         for name, word in words.items()

@@ -5,7 +5,7 @@ A message is a MessagePack array whose first element is the kind. Fields are onl
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 
@@ -92,7 +92,31 @@ class BatchesAfter(msgspec.Struct, frozen=True, array_like=True, tag="batches"):
     timeout_s: float
 
 
-Request = Lock | Guard | Release | Reach | Unfinished | Seal | Later | Recent | BatchesAfter
+class Compute(msgspec.Struct, frozen=True, array_like=True, tag="compute"):
+    """Compute rows of live or deferred views at snapshot `upto`, from those at snapshot `after` and
+    from all commits between both, and put nothing."""
+
+    group: str
+    after: int
+    upto: int
+    catalog: int
+    """The version of the catalog that the sender uses."""
+    usable: list[str]
+    """The views and indexes that are readable at both snapshots."""
+    views: list[str]
+    commits: list[tuple[int, bytes]]
+    """For each commit its timestamp, and its record as the log has it."""
+
+
+Request = (
+    Lock | Guard | Release | Reach | Unfinished | Seal | Later | Recent | BatchesAfter | Compute
+)
+
+
+class Unknown(NamedTuple):
+    """A request of a newer version, of a kind that this one does not know."""
+
+    kind: str
 
 
 class Granted(msgspec.Struct, frozen=True, array_like=True, tag="granted"):
@@ -179,6 +203,13 @@ class BatchesDone(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     batches: list[tuple[int, int, dict[str, list[bytes]]]]
 
 
+class RowsComputed(msgspec.Struct, frozen=True, array_like=True, tag="rows"):
+    """The rows of the views, and of their hidden state, that differ between both snapshots: puts
+    by physical table."""
+
+    puts: dict[str, list[Put]]
+
+
 Response = (
     Granted
     | GuardedHere
@@ -190,20 +221,38 @@ Response = (
     | News
     | RecentCommits
     | BatchesDone
+    | RowsComputed
 )
 
 _encoder = msgspec.msgpack.Encoder()
 _requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
 _responses: msgspec.msgpack.Decoder[Response] = msgspec.msgpack.Decoder(Response)
+_fields = msgspec.msgpack.Decoder(list[Any])
+_KINDS = frozenset(each.__struct_config__.tag for each in get_args(Request))
 
 
 def encode(message: Request | Response) -> bytes:
     return _encoder.encode(message)
 
 
-def decode_request(data: bytes) -> Request:
+def decode_request(data: bytes) -> Request | Unknown:
     """The request in `data`. Raises Corruption."""
-    return _decoded(_requests, data)
+    try:
+        return _decoded(_requests, data)
+    except Corruption:
+        kind = _kind(data)
+        if kind is None or kind in _KINDS:
+            raise
+        return Unknown(kind)
+
+
+def _kind(data: bytes) -> str | None:
+    """The kind of a message whose fields are not known; None: it is no message."""
+    try:
+        fields = _fields.decode(data)
+    except msgspec.MsgspecError:
+        return None
+    return fields[0] if fields and isinstance(fields[0], str) else None
 
 
 def decode_response(data: bytes) -> Response:

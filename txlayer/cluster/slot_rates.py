@@ -1,9 +1,10 @@
-"""The load of each slot: the locks that its owner grants in it, per minute.
+"""The load of each slot: the locks that its owner grants in it, and the changed rows that it
+applies to live and deferred views of the slot, per minute.
 
-A counter per slot is raised with each granted lock. Every `MEASURED_S` or more, the counts become
-rates. A rate is the mean of the fresh rate and the previous one, so that old counts fade. Rates
-measured under other owners predict little, and are not comparable with those of other members. So
-all measurement begins again when slots change owners.
+A counter per slot is raised with each lock and each row. Every `MEASURED_S` or more, the counts
+become rates. A rate is the mean of the fresh rate and the previous one, so that old counts fade.
+Rates measured under other owners predict little, and are not comparable with those of other
+members. So all measurement begins again when slots change owners.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MEASURED_S = 5.0
 
 
 class SlotRates:
-    """The lock rates of the slots of one member."""
+    """The rates of the slots of one member."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -30,12 +31,12 @@ class SlotRates:
         self._rates: dict[int, int] | None = None
         self._since = self._clock.monotonic()
 
-    def count(self, name: LockName) -> None:
-        """Count the grant of a lock."""
-        self._counted[slot_of(name)] += 1
+    def count(self, name: LockName, times: int = 1) -> None:
+        """Count the grant of a lock, or `times` rows."""
+        self._counted[slot_of(name)] += times
 
     def newest(self) -> Mapping[int, int] | None:
-        """Granted locks a minute, by slot, without slots whose rate is 0. None: not measured for
+        """Locks and rows a minute, by slot, without slots whose rate is 0. None: not measured for
         long enough."""
         passed_s = self._clock.monotonic() - self._since
         if passed_s >= MEASURED_S:
