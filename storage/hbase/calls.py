@@ -1,4 +1,4 @@
-"""Calls to HBase's Thrift 2 gateways, with deadlines and repetitions."""
+"""Calls to HBase's Thrift gateways, with deadlines and repetitions."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from hornbeam_server.schema.errors import Corruption, Unavailable
-from hornbeam_server.storage.hbase import names, tables
+from hornbeam_server.storage.hbase import names
 from hornbeam_server.storage.hbase.gateways import Address, CallFailed, Gateways
-from hornbeam_server.storage.hbase.interface import THRIFT
+from hornbeam_server.storage.hbase.kinds import Kind
+from hornbeam_server.storage.hbase.thrift2 import THRIFT_2
 from hornbeam_server.storage.together import all_settled
 from hornbeam_server.storage.tracing import Span, current, note, part, within
 
 T = TypeVar("T")
 Client = Any
-"""A client of `THBaseService`."""
+"""A client of a gateway, as `Kind.client` makes it."""
 THREADS = 32
 """Maximum number of concurrent calls in threads."""
 TIMEOUT_S = 15.0
@@ -40,11 +41,16 @@ class Calls:
     their deadline."""
 
     def __init__(
-        self, gateways: Sequence[tuple[str, int]], namespace: str, timeout_s: float
+        self,
+        gateways: Sequence[tuple[str, int]],
+        namespace: str,
+        timeout_s: float,
+        kind: Kind = THRIFT_2,
     ) -> None:
+        self.kind = kind
         addresses = [Address(*address) for address in gateways]
-        self._gateways = Gateways(addresses)
-        self._searching = Gateways(addresses)
+        self._gateways = Gateways(addresses, kind)
+        self._searching = Gateways(addresses, kind)
         """For calls that search a whole table; their deadline is SEARCH_S."""
         self.namespace = namespace
         self.timeout_s = timeout_s
@@ -69,7 +75,7 @@ class Calls:
         self._gateways.close()
 
     def name(self, table: str) -> Any:
-        return THRIFT.TTableName(ns=self.namespace.encode(), qualifier=names.encode(table))
+        return self.kind.name(self.namespace, table)
 
     def full_name(self, table: str) -> bytes:
         name = self._full_names.get(table)
@@ -84,7 +90,7 @@ class Calls:
             return
         if not client.tableExists(self.name(table)):
             self._is_missing(table)
-        wrong = tables.difference(client.getTableDescriptor(self.name(table)))
+        wrong = self.kind.difference(client, self.name(table))
         if wrong:
             raise Corruption(
                 f"Table {table} exists in HBase with other settings: {wrong}.",

@@ -22,8 +22,8 @@ class Definitions:
         self._calls = calls
 
     async def create(self, table: str, splits: Sequence[bytes] = ()) -> None:
-        """Create a table, unless it exists. A new table begins with a region from each of `splits`
-        on."""
+        """Create a table, unless it exists. If the gateway can, a new table begins with a region
+        from each of `splits` on."""
         keys = [stored_key(key) for key in splits]
         await self._define(table, partial(self._create, table, keys))
 
@@ -31,10 +31,9 @@ class Definitions:
         name = self._calls.name(table)
         self._calls.sound.discard(table)
         if not client.tableExists(name):
-            self._make_namespace(client)
             try:
-                client.createTable(tables.definition(name), splits)
-            except THRIFT.TIOError:
+                self._make(client, name, splits)
+            except self._calls.kind.refusals:
                 if not client.tableExists(name):  # else another process was faster
                     raise
         self._calls.require_sound(table, client)
@@ -43,6 +42,11 @@ class Definitions:
                 f"Table {table} is disabled in HBase, or is being made.",
                 cure="Enable it; if it was being dropped, drop it again.",
             )
+
+    def _make(self, client: Client, name: Any, splits: list[bytes]) -> None:
+        """Create a table that did not exist shortly before."""
+        self._make_namespace(client)
+        client.createTable(tables.definition(name), splits)
 
     def _make_namespace(self, client: Client) -> None:
         if self._calls.namespace in client.listNamespaces():
@@ -63,7 +67,7 @@ class Definitions:
                 client.disableTable(name)
             if client.tableExists(name):
                 client.deleteTable(name)
-        except THRIFT.TIOError:
+        except self._calls.kind.refusals:
             if client.tableExists(name):  # else another process was faster
                 raise
 

@@ -35,20 +35,22 @@ class Flushing:
             written, self.unflushed = self.unflushed, set()
             try:
                 if written:
-                    await self._force_logs({self._calls.full_name(table) for table in written})
+                    await self._force_logs(written)
             except BaseException:
                 self.unflushed |= written
                 raise
 
-    async def _force_logs(self, written: set[bytes]) -> None:
+    async def _force_logs(self, written: set[str]) -> None:
         deadline = time.monotonic() + self._calls.timeout_s
         while True:
-            chosen = {region.server: region for region in await self.regions(written)}
+            chosen = {
+                region.server: region for region in await servers.regions(self._calls, written)
+            }
             if None not in chosen:
                 await self._calls.all(
                     [partial(self._force_log, region) for region in chosen.values()]
                 )
-                if set(chosen.values()) <= set(await self.regions(written)):
+                if set(chosen.values()) <= set(await servers.regions(self._calls, written)):
                     return
             if time.monotonic() > deadline:
                 raise Unavailable(
@@ -56,17 +58,6 @@ class Flushing:
                     cure="Try again when HBase has no regions in transition.",
                 )
             await asyncio.sleep(PAUSES_S[0])
-
-    async def regions(self, written: set[bytes]) -> list[servers.Region]:
-        return await self._calls.in_thread(
-            partial(
-                self._calls.repeat,
-                "The list of regions",
-                lambda client: servers.regions(client, self._calls.namespace, written),
-                self._calls.timeout_s,
-                self._calls.timeout_s * ATTEMPT,
-            )
-        )
 
     def _force_log(self, region: servers.Region) -> None:
         """Put a cell with FSYNC_WAL into `region`. It is always the same cell, in a column that no

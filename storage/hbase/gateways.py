@@ -1,4 +1,4 @@
-"""Connections to HBase's Thrift 2 gateways, for use by threads and by one event loop.
+"""Connections to HBase's Thrift gateways, for use by threads and by one event loop.
 
 A connection serves one call at a time. After any failure it is closed. A connection that is idle
 for long is closed before its gateway closes it. A gateway that fails is set aside for a while, and
@@ -25,15 +25,14 @@ from thriftpy2.protocol.cybin import ProtocolError  # type: ignore[attr-defined]
 from thriftpy2.thrift import TApplicationException, TException
 
 from hornbeam_server.schema.errors import Unavailable
-from hornbeam_server.storage.hbase.interface import THRIFT
+from hornbeam_server.storage.hbase.kinds import Kind
 from hornbeam_server.storage.hbase.messages import (
     BUFFER_BYTES,
     LONGEST_ANSWER,
     AnswerTooLong,
-    Client,
     Incomplete,
-    answer_to,
 )
+from hornbeam_server.storage.hbase.thrift2 import THRIFT_2
 
 T = TypeVar("T")
 IDLE_S = 30.0
@@ -46,6 +45,8 @@ MOST_IDLE = 32
 """Idle connections that are kept, at most. Threads and the event loop may each use as many."""
 SHORT_ANSWER = 4 * BUFFER_BYTES
 """The event loop reads at most so many bytes of an answer itself."""
+NO_NAMESPACE = "NamespaceNotFoundException"
+"""Part of HBase's refusal of a table in a namespace that does not exist, or not everywhere yet."""
 _THRIFT_BINARY = b"\x80\x01"
 _BROKEN = (OSError, TException, ProtocolError, MemoryError, RecursionError, SystemError)
 """Errors of a socket, and of thriftpy2 when the bytes end early or make no sense."""
@@ -77,11 +78,12 @@ class CallFailed(Unavailable):
 
 
 class Gateways:
-    """A pool of connections to `addresses`."""
+    """A pool of connections to `addresses`, gateways of one kind."""
 
-    def __init__(self, addresses: Sequence[Address]) -> None:
+    def __init__(self, addresses: Sequence[Address], kind: Kind = THRIFT_2) -> None:
         if not addresses:
             raise ValueError("no gateway")
+        self._kind = kind
         self._addresses = list(addresses)
         self._aside: dict[Address, float] = {}
         self._idle: list[_Connection] = []  # the last used is last
@@ -90,14 +92,14 @@ class Gateways:
         self._closed = False
 
     def call(self, work: Callable[[Any], T], deadline: float) -> T:
-        """Do `work` with a client of `THBaseService`. Raises CallFailed, AnswerTooLong."""
+        """Do `work` with a client of a gateway. Raises CallFailed, AnswerTooLong."""
         self._require_open()
         with self._lent(self._take(deadline) or self._opened(deadline)) as connection:
             return work(connection.client)
 
     async def call_at_once(self, name: str, call: bytes, deadline: float) -> Any:
-        """Send the encoded `call` of function `name` of `THBaseService`; returns its answer.
-        Raises CallFailed, also when no connection is free, and AnswerTooLong."""
+        """Send the encoded `call` of function `name`; returns its answer. Raises CallFailed, also
+        when no connection is free, and AnswerTooLong."""
         connection = self._take(deadline)
         if connection is None:
             raise CallFailed("No connection to a gateway is free.", sent=False)
@@ -190,14 +192,13 @@ class Gateways:
             now = time.monotonic()
             try:
                 share_s = min((deadline - now) / left, INTRODUCED_S)
-                return _Connection(address, now + share_s, deadline)
+                return _Connection(address, self._kind, now + share_s, deadline)
             except _BROKEN as error:
                 self._set_aside(address)
                 failures.append(f"{address} {_why_not(error)}")
         raise CallFailed(
-            f"No Thrift 2 gateway of HBase can be used: {'; '.join(failures)}.",
-            cure="Start one (bin/hbase thrift2 start -p 9091), or correct the addresses in the "
-            "settings.",
+            f"No Thrift {self._kind.number} gateway of HBase can be used: {'; '.join(failures)}.",
+            cure=f"Start one ({self._kind.start}), or correct the addresses in the settings.",
             sent=False,
         )
 
@@ -220,10 +221,10 @@ class Gateways:
             connection.close()
 
     def _explained(self, error: BaseException, address: Address) -> CallFailed:
-        if isinstance(error, THRIFT.TIOError):
-            reason = _first_line(error.message)
+        if isinstance(error, self._kind.refusals):
+            reason = _first_line(getattr(error, "message", None))
             # A new namespace is listed shortly before a table can be created in it.
-            lasting = error.canRetry is False and "NamespaceNotFoundException" not in reason
+            lasting = getattr(error, "canRetry", None) is False and NO_NAMESPACE not in reason
             return CallFailed(f"HBase refuses: {reason}.", refused=True, lasting=lasting)
         if isinstance(error, TApplicationException):
             reason = _first_line(error.message)
@@ -236,16 +237,17 @@ class Gateways:
 
 
 class _Connection:
-    """A connection to one gateway, which has reported that it serves Thrift 2."""
+    """A connection to one gateway, which has reported that it is of `kind`."""
 
-    def __init__(self, address: Address, introduced_by: float, deadline: float) -> None:
+    def __init__(self, address: Address, kind: Kind, introduced_by: float, deadline: float) -> None:
         self.address = address
         self.used_at = time.monotonic()
         self.stream = _Stream(address, introduced_by)
-        self.client: Any = Client(self.stream)
+        self._kind = kind
+        self.client: Any = kind.client(self.stream)
         try:
-            if self.client.getThriftServerType() != THRIFT.TThriftServerType.TWO:
-                raise _Stranger("serves Thrift 1, not Thrift 2")
+            if (number := self.client.getThriftServerType()) != kind.number:
+                raise _Stranger(f"serves Thrift {number}, not Thrift {kind.number}")
         except TApplicationException as error:
             self.close()
             raise _Stranger("is of an HBase too old for Hornbeam (2.2 at least)") from error
@@ -268,7 +270,7 @@ class _Connection:
                     raise ConnectionResetError
                 received += data
                 with suppress(Incomplete):
-                    return answer_to(name, received)
+                    return self._kind.answer_to(name, received)
         stream.received, stream.room = received, LONGEST_ANSWER
         return await asyncio.to_thread(self.client.answer, name)
 

@@ -164,7 +164,7 @@ def answer_to(name: str, data: bytes) -> Any:
     if name == FUNCTION:
         with suppress(Unfamiliar):
             return _whole(data)
-    return Client(_Memory(data)).answer(name)
+    return Client(Memory(data)).answer(name)
 
 
 def _whole(data: bytes) -> list[Cell]:
@@ -175,7 +175,7 @@ def _whole(data: bytes) -> list[Cell]:
     return rows.found.rows
 
 
-class _Memory:
+class Memory:
     """A stream over bytes, for thriftpy2's buffered transport."""
 
     def __init__(self, data: bytes) -> None:

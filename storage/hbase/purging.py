@@ -88,10 +88,10 @@ class Purging:
         results = self._calls.call(table, lambda client, name: client.getMultiple(name, gets))
         dropped, deletes = 0, []
         for result in results:
-            invisible = _invisible(result.columnValues)
-            if invisible:
-                dropped += len(invisible)
-                deletes.append(_delete(result.row, invisible[0].timestamp))
+            hidden = invisible(result.columnValues)
+            if hidden:
+                dropped += len(hidden)
+                deletes.append(_delete(result.row, hidden[0].timestamp))
         if deletes:
             self._calls.call(table, lambda client, name: client.deleteMultiple(name, deletes))
         return dropped
@@ -107,9 +107,9 @@ def _delete(row: bytes, ts: int) -> Any:
     )
 
 
-def _invisible(columns: Sequence[Any]) -> Sequence[Any]:
+def invisible(columns: Sequence[Any]) -> Sequence[Any]:
     """The versions that no snapshot ≥ a horizon reads. `columns` are all versions of a row ≤ that
-    horizon, newest first.
+    horizon, newest first; each has a `value` and a `timestamp`.
 
     Such snapshots read the newest one, unless it is a tombstone: without it the row is absent, too.
     """

@@ -69,20 +69,26 @@ def scan(ranges: Sequence[Range], rows: int, **options: Any) -> Any:
 
 def reverse_scan(whole: Range, rows: int, **options: Any) -> Any:
     """A scan of the last `rows` rows in `whole`, from the last row on. Rows outside of `whole` may
-    come before and behind them.
-
-    HBase starts at the key `end` and stops short of a key before `start`. So `end` itself may come
-    first, and in theory keys that are a little less than `start` come last.
-    """
+    come before and behind them: see `bounds_backwards`."""
+    first, stop = bounds_backwards(whole)
     return THRIFT.TScan(
-        startRow=whole.end,
-        stopRow=_shortly_before(whole.start),
+        startRow=first,
+        stopRow=stop,
         columns=COLUMNS,
         caching=rows + 1,
         limit=rows + 1,
         reversed=True,
         **options,
     )
+
+
+def bounds_backwards(whole: Range) -> tuple[bytes, bytes]:
+    """The keys at which HBase begins a reverse scan of `whole`, and before which it stops.
+
+    HBase begins at the key `end` and stops short of a key before `start`. So `end` itself may come
+    first, and in theory keys that are a little less than `start` come last.
+    """
+    return whole.end, _shortly_before(whole.start)
 
 
 def _shortly_before(key: bytes) -> bytes:

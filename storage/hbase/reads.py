@@ -14,7 +14,7 @@ from hornbeam_server.storage.hbase import ranges
 from hornbeam_server.storage.hbase.calls import Calls
 from hornbeam_server.storage.hbase.cells import stored_key, value_of
 from hornbeam_server.storage.hbase.found import CELLS, STORED, VALUES, Form, Found
-from hornbeam_server.storage.hbase.messages import AnswerTooLong, call_of_gets, call_of_scan
+from hornbeam_server.storage.hbase.messages import AnswerTooLong
 from hornbeam_server.storage.hbase.sharing import SharedCalls
 from hornbeam_server.storage.ports import BATCH_BYTES, TOMBSTONE, Cell
 from hornbeam_server.storage.together import all_settled
@@ -31,8 +31,8 @@ FEWER = 8
 """A call whose answer is too long is repeated for the number of rows divided by this."""
 UNREAD = Cell(b"", -1, b"")
 """Stands for a requested row that was not read, since the rows before it had too many bytes."""
-GETS, PREFIXES = 500, 200
-"""Maximum numbers in one call."""
+GETS = 500
+"""Maximum number in one call."""
 SHARED = 100
 """A request of more gets or puts shares no call with other requests: it would gain nothing and
 delay the others."""
@@ -43,6 +43,7 @@ class Reads:
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
+        self._kind = calls.kind
         self.shared = SharedCalls(self._get_all, calls.timeout_s)
         self._row_bytes: dict[str, int] = {}
         """Per table the mean value size of the rows that were read last."""
@@ -93,15 +94,18 @@ class Reads:
         """The cells of `keys` at timestamp `at`. If they have too many bytes for one call, the
         others are UNREAD with `first_ones`, and read by further calls without."""
         rows = [stored_key(key) for key in keys]
-        call = call_of_gets(self._calls.full_name(table), rows, ranges.after_timestamp(at))
+        call = self._kind.call_of_gets(
+            self._calls.full_name(table), rows, ranges.after_timestamp(at)
+        )
         try:
-            stored = await self._calls.call_at_once(table, *call)
+            found = await self._calls.call_at_once(table, *call)
         except AnswerTooLong:
             some = _fewer(len(keys))
-            found = await self._get(table, keys[:some], at, first_ones)
+            cells = await self._get(table, keys[:some], at, first_ones)
             if first_ones:
-                return [*found, *[UNREAD] * (len(keys) - len(found))]
-            return [*found, *await self._get(table, keys[some:], at, first_ones)]
+                return [*cells, *[UNREAD] * (len(keys) - len(cells))]
+            return [*cells, *await self._get(table, keys[some:], at, first_ones)]
+        stored = self._kind.in_order(rows, found)
         return [_visible_cell(key, cell) for key, cell in zip(keys, stored, strict=True)]
 
     def _expected_rows(self, table: str, room: int) -> int:
@@ -186,7 +190,7 @@ class Reads:
         self, form: Form[T], table: str, part: ranges.Range, count: int, at: int
     ) -> tuple[Found[T], int]:
         def wanted(count: int) -> Any:
-            return ranges.reverse_scan(part, count, timeRange=ranges.time_range(0, at))
+            return self._kind.reverse_scan(part, count, at)
 
         rows, count = self._few_enough(STORED, table, wanted, count, more=1)
         inside = [row for row in rows.rows if row.key != part.end and row.key >= part.start]
@@ -201,7 +205,7 @@ class Reads:
         if they are large."""
 
         def wanted(count: int) -> Any:
-            return ranges.scan(parts, count, timeRange=ranges.time_range(0, at))
+            return self._kind.scan(parts, count, at)
 
         found, count = self._few_enough(form, table, wanted, count)
         self._note_row_bytes(table, found.count, found.value_bytes)
@@ -235,8 +239,12 @@ class Reads:
     ) -> tuple[Found[Cell], int]:
         """`_scanned`, by the event loop itself if it can, and in a thread if the answer is too
         long."""
-        scan = ranges.scan(parts, count, timeRange=ranges.time_range(0, at))
-        call = call_of_scan(self._calls.full_name(table), scan, count)
+        scan = self._kind.scan(parts, count, at)
+        call = self._kind.call_of_scan(self._calls.full_name(table), scan, count)
+        if call is None:
+            return await self._calls.in_thread(
+                partial(self._scanned, CELLS, table, parts, count, at)
+            )
         try:
             stored: list[Cell] = await self._calls.call_at_once(table, *call)
         except AnswerTooLong:
@@ -264,7 +272,8 @@ class Reads:
         """The rows under each of `prefixes`. Raises _NoRoom when they clearly have more than
         `room` bytes."""
         wanted = ranges.of_prefixes(prefixes)
-        chunks = [wanted[i : i + PREFIXES] for i in range(0, len(wanted), PREFIXES)]
+        most = self._kind.ranges_per_call
+        chunks = [wanted[i : i + most] for i in range(0, len(wanted), most)]
         self._calls.require_open()
         found = await all_settled([self._under(table, chunk, at, room) for chunk in chunks])
         cells = [cell for part in found for cell in part]

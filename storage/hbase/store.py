@@ -1,63 +1,40 @@
 """The table store over HBase, through its Thrift 2 gateways.
 
-Versions are HBase's own: a read at timestamp `at` takes the newest cell of the time range [0, at],
-so a scan needs no state in a server. Each batch of a scan is a call of its own that begins behind
-the last key. Any gateway answers it, whatever regions and servers have done since.
-
 A put is in its region server's log when it returns, in the memory of all data nodes that keep a
 copy (SYNC_WAL); `flush` forces these logs to disk. The files that HBase writes from then on are
 on disk once they are closed if HDFS's `dfs.datanode.synconclose` is true, as it should be.
 
-Concurrent gets of one table at one timestamp share calls, and so do concurrent puts into one table
-(`sharing`).
-
-A call that failed, or was given up at its deadline, may take effect later: gateways and region
-servers repeat it for as long as they are configured to. So all calls but `check_and_put` must be
-repeatable; this store repeats them within the deadline. A late put writes the same version as its
-repetition; versions that `purge` has hidden stay hidden (see `storage.hbase.tables`).
+What all stores over gateways have in common is in `storage.hbase.base`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.storage.hbase import ranges
+from hornbeam_server.storage.hbase.base import GatewayStore, present
 from hornbeam_server.storage.hbase.calls import TIMEOUT_S, Calls
 from hornbeam_server.storage.hbase.cells import (
     FAMILY,
     QUALIFIER,
     get_of,
     is_signed,
-    key_of,
     signed,
     stored_key,
-    stored_value,
     value_of,
 )
 from hornbeam_server.storage.hbase.definitions import Definitions
 from hornbeam_server.storage.hbase.flushing import Flushing
 from hornbeam_server.storage.hbase.interface import THRIFT
-from hornbeam_server.storage.hbase.messages import call_of_puts
 from hornbeam_server.storage.hbase.purging import Purging
-from hornbeam_server.storage.hbase.reads import CALL_BYTES, LARGEST_BATCH, Reads, route_of
-from hornbeam_server.storage.hbase.sharing import SharedCalls
-from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
-from hornbeam_server.storage.together import all_settled
-
-PUTS = 1_000
-"""Maximum number of puts in one call."""
-_Version = tuple[Put, int]
-"""A put and its timestamp."""
+from hornbeam_server.storage.hbase.reads import LARGEST_BATCH
+from hornbeam_server.storage.ports import NEWEST
 
 
-class HBaseStore:
+class HBaseStore(GatewayStore):
     """A `TableStore` in one namespace of HBase."""
-
-    remote = True
-    direct = None
 
     def __init__(
         self,
@@ -66,43 +43,8 @@ class HBaseStore:
         namespace: str = "hornbeam",
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        self._calls = Calls(gateways, namespace, timeout_s)
-        self._definitions = Definitions(self._calls)
-        self._reads = Reads(self._calls)
-        self._flushing = Flushing(self._calls)
-        self._purging = Purging(self._calls)
-        self._puts = SharedCalls(self._put_all, timeout_s)
-        # Operations of the parts are operations of the store.
-        self.create_table, self.tables = self._definitions.create, self._definitions.names
-        self.get, self.scan = self._reads.get, self._reads.scan
-        self.scan_prefixes, self.scan_values = self._reads.scan_prefixes, self._reads.scan_values
-        self.flush = self._flushing.flush
-        self.purge = self._purging.purge
-
-    async def drop_table(self, table: str) -> None:
-        await self._definitions.drop(table)
-        self._purging.forget(table)
-
-    async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
-        try:
-            await all_settled(
-                [
-                    self._puts.ask((table, route_of(puts)), [(put, ts) for put in puts])
-                    for table, puts in writes.items()
-                ]
-            )
-        finally:
-            self._flushing.unflushed.update(writes)
-
-    async def _put_all(self, route: tuple[str, object], versions: Sequence[_Version]) -> list[None]:
-        table, _ = route
-        self._calls.require_open()
-        await all_settled([self._put(table, chunk) for chunk in _chunks(versions)])
-        return [None] * len(versions)
-
-    async def _put(self, table: str, versions: Sequence[_Version]) -> None:
-        stored = [(stored_key(key), stored_value(value), ts) for (key, value), ts in versions]
-        await self._calls.call_at_once(table, *call_of_puts(self._calls.full_name(table), stored))
+        calls = Calls(gateways, namespace, timeout_s)
+        super().__init__(calls, Definitions(calls), Flushing(calls), Purging(calls))
 
     async def check_and_put(
         self, table: str, key: bytes, expected: bytes | None, value: bytes, ts: int
@@ -137,7 +79,7 @@ class HBaseStore:
             stored = newest.value if newest is not None else None
             if any(self._is_at(table, row, ours, version) for version in tried):
                 return True
-            if _present(stored) != expected:
+            if present(stored) != expected:
                 return False
             if newest is None:
                 version = ts
@@ -171,13 +113,6 @@ class HBaseStore:
         )
         return swapped
 
-    async def splits(self, table: str) -> list[bytes]:
-        """The first keys of the table's regions, without that of the first region."""
-        regions = await self._flushing.regions({self._calls.full_name(table)})
-        if not regions:
-            raise Corruption(f"Table {table} does not exist in the store.")
-        return sorted(key for region in regions if (key := key_of(region.first)))
-
     async def size(self, table: str) -> int:
         """As the port says. A scan over all versions reads lengths instead of values."""
         total, left, count = 0, ranges.stored_range(b"", None), LARGEST_BATCH
@@ -202,41 +137,7 @@ class HBaseStore:
             table, lambda client, name: client.getScannerResults(name, wanted, count)
         )
 
-    async def close(self) -> None:
-        """As the port says. Waits for running calls, each until its deadline at most, and aborts
-        searches."""
-        if self._calls.closed:
-            return
-        try:
-            await self.flush()
-        finally:
-            self._calls.refuse()
-            await self._reads.shared.finish()
-            await self._puts.finish()
-            await self._calls.close()
-
 
 def _put(row: bytes, stored: bytes, ts: int) -> Any:
     column = THRIFT.TColumnValue(family=FAMILY, qualifier=QUALIFIER, value=stored)
     return THRIFT.TPut(row=row, columnValues=[column], timestamp=ts)
-
-
-def _present(stored: bytes | None) -> bytes | None:
-    """The value of a cell; None: there is none, or a tombstone."""
-    value = value_of(stored) if stored is not None else TOMBSTONE
-    return value if value != TOMBSTONE else None
-
-
-def _chunks(versions: Sequence[_Version]) -> Iterator[Sequence[_Version]]:
-    """Split `versions` into parts of a bounded size. Of several puts of one version of a row the
-    last one stays."""
-    if len({key for (key, _), _ in versions}) < len(versions):
-        versions = list({(put.key, ts): (put, ts) for put, ts in versions}.values())
-    begin = size = 0
-    for i, ((key, value), _) in enumerate(versions):
-        size += len(key) + len(value)
-        if i - begin == PUTS - 1 or size >= CALL_BYTES:
-            yield versions[begin : i + 1]
-            begin, size = i + 1, 0
-    if begin < len(versions):
-        yield versions[begin:]

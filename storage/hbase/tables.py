@@ -20,15 +20,15 @@ from typing import Any
 from hornbeam_server.storage.hbase.cells import FAMILY
 from hornbeam_server.storage.hbase.interface import THRIFT
 
-_ALL = (1 << 31) - 1
+NO_LIMIT = (1 << 31) - 1
 """HBase's value for "no limit", of versions and of seconds."""
 MARKERS_STAY = {"hbase.hstore.time.to.purge.deletes": str(24 * 3600 * 1000)}
 _DURABILITY = THRIFT.TDurability.SYNC_WAL
 _TOO_WEAK = (THRIFT.TDurability.SKIP_WAL, THRIFT.TDurability.ASYNC_WAL)
 _SETTINGS = {
-    "maxVersions": _ALL,
+    "maxVersions": NO_LIMIT,
     "minVersions": 0,
-    "timeToLive": _ALL,
+    "timeToLive": NO_LIMIT,
     "keepDeletedCells": THRIFT.TKeepDeletedCells.FALSE,
     "bloomnFilterType": THRIFT.TBloomFilterType.ROW,
     "dataBlockEncoding": THRIFT.TDataBlockEncoding.FAST_DIFF,
