@@ -27,7 +27,7 @@ from hornbeam_server.node import logging_setup
 from hornbeam_server.schema.errors import Unavailable
 from tests import durations
 from tests.depth import choose_long
-from tests.real_cluster import PATIENT, guarded_cluster
+from tests.real_cluster import FOR_THRIFT_1, PATIENT, guarded_cluster
 from tests.temporary import keep_in_memory
 
 BROKEN = pytest.StashKey[bool]()
@@ -274,7 +274,8 @@ def real_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     if running := os.environ.get("HORNBEAM_CLUSTER"):
         yield Cluster.at(Path(running))
         return
-    with guarded_cluster(tmp_path_factory.mktemp("cluster"), hbase=PATIENT) as cluster:
+    hbase = {**PATIENT, **FOR_THRIFT_1}
+    with guarded_cluster(tmp_path_factory.mktemp("cluster"), hbase=hbase) as cluster:
         yield cluster
 
 

@@ -30,6 +30,14 @@ PATIENT: Settings = {
 cluster they outlast a ZooKeeper that a test kills or freezes, and a busy disk."""
 
 
+FOR_THRIFT_1: Settings = {
+    "hbase.wal.hsync": "true",
+    "hbase.hstore.time.to.purge.deletes": 24 * 3_600_000,
+}
+"""What the store needs of region servers when its gateways are of Thrift 1. It costs the shared
+cluster little: its disks are in memory."""
+
+
 @contextlib.contextmanager
 def guarded_cluster(
     folder: Path,

@@ -22,6 +22,7 @@ from uuid import uuid4
 import pytest
 
 from hornbeam_server.storage.hbase.store import HBaseStore
+from hornbeam_server.storage.hbase.thrift1.store import HBaseThrift1Store
 from hornbeam_server.storage.hdfs.log import HdfsLog, hdfs_logs
 from hornbeam_server.storage.local.coordination import LocalCoordination
 from hornbeam_server.storage.local.log import LocalLog, LocalLogs
@@ -37,6 +38,7 @@ from hornbeam_server.storage.simulated.peers import SimulatedNetwork, SimulatedP
 from hornbeam_server.storage.simulated.store import SimulatedStore
 from hornbeam_server.storage.tcp.peers import TcpPeers
 from hornbeam_server.storage.zookeeper.coordination import ZookeeperCoordination
+from tests.storage.hbase_gateways import make_namespace, page_port
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,11 @@ class OnCluster:
     def store(self, cluster, folder):
         return HBaseStore([cluster.thrift], namespace=self._name(folder))
 
+    def thrift1_store(self, cluster, folder):
+        name = self._name(folder)
+        make_namespace(cluster, name)
+        return HBaseThrift1Store([cluster.thrift1], namespace=name, page_port=page_port(cluster))
+
     def log(self, cluster, folder, slave, epoch, **options):
         return HdfsLog.open(cluster.hdfs_url, f"/{self._name(folder)}", slave, epoch, **options)
 
@@ -119,6 +126,7 @@ STORES = (
     Adapter("rocks", RocksStore.open, reopen=True),
     Adapter("simulated", MEMORY.store, reopen=True),
     Adapter("hbase", CLUSTER.store, reopen=True, cluster=True, examples=8),
+    Adapter("hbase-thrift1", CLUSTER.thrift1_store, reopen=True, cluster=True, examples=4),
 )
 LOGS = (
     Adapter("local", LocalLog.open, reopen=True),

@@ -5,11 +5,30 @@ import socket
 import threading
 import time
 
-from hornbeam_server.storage.hbase.gateways import Address
+from hornbeam_server.cluster import Role
+from hornbeam_server.storage.hbase.gateways import Address, Gateways
+from hornbeam_server.storage.hbase.interface import THRIFT
 
 TWO = bytes.fromhex("80010002 00000013") + b"getThriftServerType" + bytes.fromhex("00000000")
 TWO += bytes.fromhex("08 0000 00000002 00")
 """A Thrift 2 gateway's answer to the question for its type."""
+
+
+def make_namespace(cluster, name):
+    """Make a namespace in HBase, unless it exists, as operators do in HBase's shell."""
+
+    def make(client):
+        if name not in client.listNamespaces():
+            client.createNamespace(THRIFT.TNamespaceDescriptor(name=name))
+
+    gateways = Gateways([cluster.thrift])
+    gateways.call(make, time.monotonic() + 60)
+    gateways.close()
+
+
+def page_port(cluster):
+    """The port of the region server's web page; of several ones, the first one's."""
+    return cluster.layout.of(Role.REGION_SERVER)[0].ports["http"]
 
 
 class Listener:

@@ -1,0 +1,1 @@
+"""The table store over HBase's Thrift 1 servers."""
