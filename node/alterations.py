@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NoReturn
 
 from sqlglot.errors import SqlglotError
 
@@ -74,6 +75,7 @@ from hornbeam_server.schema.ddl.alterations import (
     read_alteration,
 )
 from hornbeam_server.schema.ddl.altered_tables import keeps_value
+from hornbeam_server.schema.ddl.sequence_options import checked_options
 from hornbeam_server.schema.ddl.spaces import Spaces
 from hornbeam_server.schema.ddl.statement import DIALECT
 from hornbeam_server.schema.domains import (
@@ -345,8 +347,10 @@ class _Work:
             assert isinstance(action, SetOptions)
             name = spelled(asked.name, self.schema.spaces)
             ddl = f"{render_ddl(self.schema)}ALTER SEQUENCE {name} "
-            text = action.options
-            self.schema = self.loaded(f"{ddl}{text.sql};", len(ddl), text)
+            text, refuse = action.options, partial(self.refused_option, action.options)
+            options = checked_options(text.sql, known[asked.name], refuse)
+            if options:
+                self.schema = self.loaded(f"{ddl}{options};", len(ddl), text)
 
     def _move_sequence(self, sequence: DeclaredSequence, space: str) -> None:
         if sequence.owner is not None:
@@ -641,6 +645,9 @@ class _Work:
         """The error for a part of the statement, at `offset` of `text`."""
         place = Place.at(self._sql, text.offset + offset, "")
         return place.error(f"{what} is not supported here.", cure=cure)
+
+    def refused_option(self, text: Text, what: str, offset: int, cure: str) -> NoReturn:
+        raise self.refused(text, offset, what, cure)
 
     def error(self, message: str, cure: str, name: str = "") -> SchemaError:
         return Place().error(message, cure=cure, **({"name": name} if name else {}))

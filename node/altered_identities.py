@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import NoReturn, Protocol
 
 from hornbeam_server.schema.ddl.alterations import ChangeIdentity, SetIdentity, SetOptions, Text
@@ -29,6 +30,9 @@ class Work(Protocol):
 
     def refused(self, text: Text, offset: int, what: str, cure: str) -> SchemaError:
         """The error for a part of the statement, at `offset` of `text`."""
+
+    def refused_option(self, text: Text, what: str, offset: int, cure: str) -> NoReturn:
+        """Raises the error of `refused`."""
 
     def error(self, message: str, cure: str, name: str = "") -> SchemaError: ...
 
@@ -58,10 +62,7 @@ def change_identity(work: Work, table: str, action: ChangeIdentity) -> None:
     column = work.column(table, action.column)
     if column.default is None or column.default_kind is not DefaultKind.IDENTITY:
         raise work.error(f"{table}.{column.name} is no identity column.", "")
-
-    def refuse(what: str, offset: int, cure: str) -> NoReturn:
-        raise work.refused(action.options, offset, what, cure)
-
+    refuse = partial(work.refused_option, action.options)
     identity = changed_identity(action.options.sql, column.default.identity, refuse)
     default = replace(column.default, identity=identity)
     work.change(table, column.name, lambda c: with_own_default(c, default, has_default=True))

@@ -71,6 +71,20 @@ def _matched(pattern: str, what: str) -> Callable[[str], re.Match[str]]:
     return match
 
 
+def _of_moment(pattern: str, what: str) -> Callable[[str], re.Match[str]]:
+    match = _matched(pattern, what)
+
+    def finite(text: str) -> re.Match[str]:
+        if _FOREVER.fullmatch(text):
+            raise ValueError(NO_FOREVER)
+        return match(text)
+
+    return finite
+
+
+_FOREVER = re.compile(_alone(r"[+-]?[iI][nN][fF][iI][nN][iI][tT][yY]"))
+NO_FOREVER = "no date or timestamp is infinite, since years are 1 to 9999"
+"""Why infinity is refused as a date or timestamp."""
 _integer = _matched(INTEGER, "whole numbers are written in digits")
 _NO_NUMBER = "numbers are written in digits, such as 12.5 or 1e3"
 _number = re.compile(DECIMAL)
@@ -79,11 +93,11 @@ _no_number = re.compile(_alone(rf"{_INFINITY}|{_NAN}"))
 _uuid = _matched(UUID, "a UUID has 32 hexadecimal digits")
 _true, _false = re.compile(TRUE), re.compile(FALSE)
 _NO_DAY = "dates are written 2024-12-31"
-_date = _matched(DATE, f"{_NO_DAY}, without a time of day")
+_date = _of_moment(DATE, f"{_NO_DAY}, without a time of day")
 _TIME = "2024-12-31 23:59:59.999999"
 _time = _matched(TIME, "times are written 23:59:59.999999, without a date and a zone")
-_timestamp = _matched(TIMESTAMP, f"timestamps are written {_TIME}, without a time zone")
-_timestamptz = _matched(TIMESTAMPTZ, f"timestamps are written {_TIME}+00:00")
+_timestamp = _of_moment(TIMESTAMP, f"timestamps are written {_TIME}, without a time zone")
+_timestamptz = _of_moment(TIMESTAMPTZ, f"timestamps are written {_TIME}+00:00")
 
 
 def integer(text: str) -> int:

@@ -10,11 +10,14 @@ once.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from hornbeam.errors import DatabaseError, NotSupportedError, ProgrammingError, from_problem
 from hornbeam.namespaces import PUBLIC, Names, joined, parted, read_name, set_path
+from hornbeam.restarting import parted as parted_restart
+from hornbeam.restarting import restarts
 from hornbeam.statements import (
     Token,
     is_setval,
@@ -48,8 +51,8 @@ async def execute_ddl(
     path: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Change the schema in force by `statement`, then plan and apply it. `path` is the search path
-    of its names; None: `public`. A statement that restarts an identity column or a sequence does
-    only that. Immediate views that the change builds can be read when this
+    of its names; None: `public`. A statement that restarts an identity column or a sequence changes
+    its other options before. Immediate views that the change builds can be read when this
     function returns. `insert` runs the INSERT that fills the table of CREATE TABLE … AS; if it
     fails, the table is dropped. Returns the answer to setval, which alone has `parameters`;
     `affected`, the number of rows of such a table; or nothing.
@@ -58,10 +61,8 @@ async def execute_ddl(
     other DDL, and the errors of plan and apply.
     """
     statement = table_of_select(statement) or statement
-    if _restarts(statement):
-        body = _body(statement, path) | {"parameters": parameters}
-        answer: dict[str, Any] = await requests.json("POST", "/v1/schema/restart", body)
-        return answer if is_setval(statement) else {}
+    if restarts(statement):
+        return await _restart(requests, statement, parameters, path)
     asked = _read(statement)
     if asked.verb == "refresh":
         names = _names((await requests.json("GET", "/v1/schema"))["ddl"], path)
@@ -86,19 +87,28 @@ async def execute_ddl(
     return {}
 
 
+async def _restart(
+    requests: Requests,
+    statement: str,
+    parameters: Sequence[Any] | Mapping[str, Any],
+    path: Sequence[str] | None,
+) -> dict[str, Any]:
+    """Set the next number, after other options of the statement. The present number has to be
+    within the bounds at each change: so it is set before as well, if the old bounds have it."""
+    options, restart = parted_restart(statement)
+    body = _body(restart, path) | {"parameters": parameters}
+    if options:
+        await requests.json("POST", "/v1/schema/alter", _body(options, path))  # checks all of them
+        with suppress(ProgrammingError):
+            await requests.json("POST", "/v1/schema/restart", body)
+        await replanned(lambda: _plan_and_apply(requests, options, path), requests.pause)
+    answer: dict[str, Any] = await requests.json("POST", "/v1/schema/restart", body)
+    return answer if is_setval(statement) else {}
+
+
 def _body(statement: str, path: Sequence[str] | None) -> dict[str, Any]:
     """The body of a request with a statement."""
     return {"sql": statement} | ({} if path is None else {"search_path": list(path)})
-
-
-def _restarts(statement: str) -> bool:
-    """Whether the statement sets the next number of an identity column or a sequence."""
-    words = [token.text.lower() for token in tokens(statement)]
-    return (
-        is_setval(statement)
-        or (words[:2] == ["alter", "sequence"] and "restart" in words)
-        or (words[:2] == ["alter", "table"] and "restart" in words[4:])
-    )
 
 
 async def _plan_and_apply(

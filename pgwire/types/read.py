@@ -18,6 +18,9 @@ from hornbeam_server.schema.intervals import interval
 
 _LAST_TICK = 86_400_000_000
 _MAX_ELEMENTS = 1_000_000
+_ENDLESS_DAYS = frozenset({-(1 << 31), (1 << 31) - 1})
+_ENDLESS_TICKS = frozenset({-(1 << 63), (1 << 63) - 1})
+"""The days and the microseconds that mean infinity."""
 
 
 class BadValue(Exception):
@@ -80,7 +83,15 @@ def _unpacked(form: str, to: Callable[[Any], Any] = lambda value: value) -> Call
     return lambda data: to(unpack(data)[0])
 
 
+def _day(days: int) -> dt.date:
+    if days in _ENDLESS_DAYS:
+        raise ValueError(spelling.NO_FOREVER)
+    return EPOCH_DAY + dt.timedelta(days)
+
+
 def _moment(ticks: int) -> dt.datetime:
+    if ticks in _ENDLESS_TICKS:
+        raise ValueError(spelling.NO_FOREVER)
     return EPOCH + dt.timedelta(microseconds=ticks)
 
 
@@ -116,7 +127,7 @@ _BINARY: dict[int, Callable[[bytes], Any]] = {
     oids.FLOAT4: _unpacked("!f"),
     oids.FLOAT8: _unpacked("!d"),
     oids.NUMERIC: numeric_of_binary,
-    oids.DATE: _unpacked("!i", lambda days: EPOCH_DAY + dt.timedelta(days)),
+    oids.DATE: _unpacked("!i", _day),
     oids.TIME: _unpacked("!q", _time),
     oids.TIMESTAMP: _unpacked("!q", _moment),
     oids.TIMESTAMPTZ: _unpacked("!q", lambda ticks: _moment(ticks).replace(tzinfo=dt.UTC)),

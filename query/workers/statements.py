@@ -41,6 +41,7 @@ from hornbeam_server.schema.errors import (
     UnknownName,
     Unsupported,
 )
+from hornbeam_server.schema.spelling import NO_FOREVER
 from hornbeam_server.schema.types import ColumnType, Kind
 
 FIRST_ROWS = 2_048
@@ -55,7 +56,8 @@ _ROWS_AT_ONCE = 256
 _OURS = "Python exception occurred while executing the UDF: "
 """How an error of a function of ours begins (`query/dialect/jsonb.py`, `numerics.py`)."""
 _RAISES: dict[str, type[HornbeamError]] = {
-    each.__name__: each for each in (TypeMismatch, Unsupported, CheckViolation, NotNullViolation)
+    each.__name__: each
+    for each in (TypeMismatch, UnknownName, Unsupported, CheckViolation, NotNullViolation)
 }
 _RAISED = re.compile(rf"{_OURS}(?P<error>{'|'.join(_RAISES)}): (?P<message>.*)")
 _BEYOND = re.compile(r"(?:The result|An interval) is out of range")
@@ -80,6 +82,10 @@ _TYPE_NAMES = {
 """SQL's names of types, by those in DuckDB's errors."""
 _OVERFLOW = re.compile(
     r"Overflow in (?P<name>\w+) of (?P<type>\w+)(?:\(\d+\))? \((?P<a>.+?) [-+*/%] (?P<b>.+)\)[!.]"
+)
+_FOREVER = re.compile(
+    r'invalid (?P<type>date|timestamp) field format: ""(?P<value>\s*[+-]?infinity\s*)""',
+    re.IGNORECASE,
 )
 _RANGE = re.compile(
     r"(?:Type .+? with value|Failed to cast decimal value) (?P<value>.+?)"
@@ -270,6 +276,9 @@ def translated(error: Exception) -> HornbeamError:
         return TypeMismatch(f"Overflow in {name} of {type_}: {found['a']} and {found['b']}.")
     if found := _RANGE.match(message):
         return TypeMismatch(f"{found['value']} is out of range for {_type_name(found['type'])}.")
+    if found := _FOREVER.match(message):
+        type_ = _type_name(found["type"].upper())
+        return TypeMismatch(f"{found['value']!r} is not a value of type {type_}: {NO_FOREVER}.")
     if kind.strip() in ("Conversion", "Out of Range") or _BEYOND.match(message):
         return TypeMismatch(message)
     if _UNKNOWN_FUNCTION.match(message):

@@ -7,11 +7,12 @@ is what SERIAL makes: its column becomes an identity column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import Token
 
 from hornbeam_server.schema.ddl.drafts import (
     DraftRestart,
@@ -63,16 +64,23 @@ def read_sequence(statement: Statement, drafts: Drafts) -> None:
     alone = read_options(tokens, statement.refuse) if "RESTART" in words else Options()
     if alone.restart:
         if alone != Options(restart=True, restart_at=alone.restart_at):
-            statement.refuse(statement.beginning(), statement.start, "Write RESTART by itself.")
+            _alter(statement, name, tokens, drafts)
         drafts.restarts.append(DraftRestart(name, None, alone.restart_at))
         return
+    _alter(statement, name, tokens, drafts)
+
+
+def _alter(statement: Statement, name: Name, tokens: Sequence[Token], drafts: Drafts) -> None:
+    """Change the options of a sequence that is declared above, without its next number."""
+    known = drafts.sequences.get(name.text)
     if known is None:
         raise name.place.error(
             f"ALTER SEQUENCE of {name.text}, which is not declared above.",
             cure="Put its CREATE SEQUENCE first.",
             name=name.text,
         )
-    options = read_options(tokens, statement.refuse, options_of(known.sequence))
+    found = read_options(tokens, statement.refuse, options_of(known.sequence))
+    options = found.without_restart()
     drafts.sequences[name.text] = replace(known, sequence=_declared(statement, name, options))
 
 

@@ -25,7 +25,7 @@ _WHOLE = "Write a whole number."
 _KNOWN = (
     "Write AS type, START WITH, INCREMENT BY, MINVALUE, MAXVALUE, CYCLE, OWNED BY, or leave it out."
 )
-_NOT_OF_IDENTITIES = {"AS", "OWNED", "RESTART", "SEQUENCE"}
+_NOT_OF_IDENTITIES = {"AS", "OWNED", "SEQUENCE"}
 """Options of a sequence that its identity column does not take together with others."""
 BIGINT = ColumnType(Kind.BIGINT)
 _INTEGER = ColumnType(Kind.INTEGER)
@@ -55,6 +55,9 @@ class Options:
     def identity(self, *, always: bool = False) -> Identity:
         last = self.most if self.increment > 0 else self.least
         return Identity(self.first, self.increment, last, always)
+
+    def without_restart(self) -> Options:
+        return replace(self, restart=False, restart_at=None)
 
     @property
     def first(self) -> int:
@@ -93,15 +96,32 @@ def read_options(
     return _Reader(tokens, refuse, identity).read(before)
 
 
+def checked_options(sql: str, before: DeclaredSequence, refuse: Refuse) -> str:
+    """The options of ALTER SEQUENCE without RESTART, which is checked with the others. Raises the
+    error of `refuse`."""
+    tokens = _DIALECT.tokenize(sql)
+    if not any(token.text.upper() == "RESTART" for token in tokens):
+        return sql
+    found = read_options(tokens, refuse, options_of(before))
+    at = next(i for i, token in enumerate(tokens) if token.text.upper() == "RESTART")
+    end = at + 1
+    if found.restart_at is not None:
+        while tokens[end].token_type is not TokenType.NUMBER:
+            end += 1
+        end += 1
+    return " ".join(sql[token.start : token.end + 1] for token in [*tokens[:at], *tokens[end:]])
+
+
 def changed_identity(sql: str, before: Identity, refuse: Refuse) -> Identity:
     """An identity after options of ALTER COLUMN (`SET GENERATED ALWAYS SET INCREMENT BY 2`) or of
-    ALTER SEQUENCE, which has no SET. Raises the error of `refuse`."""
+    ALTER SEQUENCE, which has no SET. A RESTART among them is checked, and changes nothing here.
+    Raises the error of `refuse`."""
     tokens, always, at = _DIALECT.tokenize(sql), before.always, 0
     options: list[Token] = []
     while at < len(tokens):
         words = [token.text.upper() for token in tokens[at : at + 4]]
         if words[0] in _NOT_OF_IDENTITIES:
-            refuse(words[0], tokens[at].start, "Change the column, or RESTART it by itself.")
+            refuse(words[0], tokens[at].start, "Change the column.")
         if words[:2] != ["SET", "GENERATED"]:
             options += tokens[at : at + (words[0] != "SET")]
             at += 1
@@ -112,7 +132,7 @@ def changed_identity(sql: str, before: Identity, refuse: Refuse) -> Identity:
             refuse("GENERATED", tokens[at + 1].start, "Write SET GENERATED ALWAYS or BY DEFAULT.")
     least, most = (None, before.last) if before.increment > 0 else (before.last, None)
     known = Options(start=before.start, increment=before.increment, least=least, most=most)
-    found = read_options(options, refuse, known, identity=True)
+    found = read_options(options, refuse, known, identity=True).without_restart()
     return _turned(found, before).identity(always=always)
 
 

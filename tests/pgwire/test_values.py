@@ -1,5 +1,6 @@
 import contextlib
 import datetime as dt
+import struct
 import uuid
 from decimal import Decimal
 
@@ -128,3 +129,16 @@ def test_text_of_another_type_is_refused():
         with pytest.raises(BadValue):
             value_of(text, oid, 0)
     assert value_of(str(uuid.UUID(int=1)).encode(), oids.UUID, 0) == uuid.UUID(int=1)
+
+
+@pytest.mark.parametrize(
+    ("oid", "form"), [(oids.DATE, "!i"), (oids.TIMESTAMP, "!q"), (oids.TIMESTAMPTZ, "!q")]
+)
+def test_infinity_is_refused_by_name(oid, form):
+    bits = 8 * struct.calcsize(form) - 1
+    binary = [(struct.pack(form, edge), 1) for edge in (-(1 << bits), (1 << bits) - 1)]
+    for data, format_ in (*binary, (b"infinity", 0), (b"-infinity", 0)):
+        with pytest.raises(BadValue, match="no date or timestamp is infinite"):
+            value_of(data, oid, format_)
+    if oid != oids.DATE:
+        value_of(struct.pack(form, (1 << 31) - 1), oid, 1)
