@@ -36,6 +36,7 @@ from hornbeam_server.node.running_transactions import (
 from hornbeam_server.node.schema_changes import MadePlan, SchemaChange
 from hornbeam_server.node.schema_plans import PlannedSchema, PlanRequest, plan_schema
 from hornbeam_server.node.settings import Settings
+from hornbeam_server.node.sizes import names_with_bytes, sizes_of
 from hornbeam_server.node.subscriptions.sources import Access
 from hornbeam_server.node.subscriptions.subscriptions import Subscriptions
 from hornbeam_server.node.verification import Verification
@@ -367,14 +368,9 @@ class Database:
         """Approximate bytes by name of relation, view or index (default: all). The bytes of a
         declared view include its states and values. Reads the tables once."""
         catalog = self.catalog
-        if names is None:
-            names = [*catalog.schema.names, *catalog.all_views, *catalog.index]
-        return {name: await self._size(catalog, name) for name in names}
-
-    async def _size(self, catalog: Catalog, name: str) -> int:
-        declared = catalog.declared_view.get(name)
-        stored = (name,) if declared is None else declared.stored
-        return sum([await self.store.size(catalog.layout(layout).table) for layout in stored])
+        return await sizes_of(
+            self.store, catalog, names_with_bytes(catalog) if names is None else names
+        )
 
     async def status(self) -> Mapping[str, Any]:
         """The state of this node, for operators."""

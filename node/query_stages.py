@@ -9,6 +9,7 @@ from hornbeam_server.node.deferred_views import Freshness
 from hornbeam_server.node.live.ahead import Ahead, Tentative
 from hornbeam_server.query.binding.binder import OutputColumn
 from hornbeam_server.query.engine import PreparedQuery, QueryStream
+from hornbeam_server.query.system.asking import ADMINISTRATOR, Asker
 from hornbeam_server.query.system.parts import showing
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.types import Row
@@ -73,6 +74,7 @@ class Wanted:
     began: float = 0.0
     """The time of the clock at which the query began."""
     max_rows: int | None = None
+    asker: Asker = ADMINISTRATOR
 
     def under(self, catalog: Catalog) -> Catalog:
         """The catalog that shows the query what it may know."""

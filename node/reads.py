@@ -10,6 +10,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
+
 from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.deferred_views import DeferredViews, Freshness, StaleAnswers
 from hornbeam_server.node.live.ahead import Ahead, ReadsAhead, Tentative
@@ -22,11 +24,15 @@ from hornbeam_server.node.query_stages import (
     QueryResult,
     Wanted,
 )
+from hornbeam_server.node.sizes import names_with_bytes, sizes_of
 from hornbeam_server.node.statement_statistics import StatementStatistics
 from hornbeam_server.query.engine import PreparedQuery, QueryStream
 from hornbeam_server.query.execution.measures import Measures, Measuring
 from hornbeam_server.query.explain import Explanation
 from hornbeam_server.query.parsing.sequence_calls import names_sequences
+from hornbeam_server.query.system.asking import ADMINISTRATOR, Asker, Facts
+from hornbeam_server.query.system.relations import live_table
+from hornbeam_server.query.system.sizes import FULL as SIZES
 from hornbeam_server.query.workers.processes import timed_out
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import (
@@ -67,6 +73,7 @@ class Reads:
         """Queries that were begun since the start."""
         self._settings = parts.settings
         self._clock = parts.ports.clock
+        self._store = parts.ports.store
         self._direct = parts.ports.store.direct
         self._reader = parts.committer.reader
         self._engine = parts.engine
@@ -177,6 +184,7 @@ class Reads:
         measures: Measures | None = None,
         admitted_under: int | None = None,
         shown: frozenset[str] | None = None,
+        asker: Asker = ADMINISTRATOR,
     ) -> AsyncIterator[QueryResult]:
         """Run a SELECT at one snapshot. Its rows must be read inside the context.
 
@@ -193,14 +201,15 @@ class Reads:
         `snapshot`, as far as the node computes them there. `session` has the last numbers of
         sequences of the client, by name; `measures` collects what the plan reads. `admitted_under`
         is as in a `TransactionRequest`. `shown` are the names that the system catalog shows to the
-        query (None: all). Raises HornbeamError, OtherCatalog.
+        query (None: all), and `asker` is the client about which live system relations tell. Raises
+        HornbeamError, OtherCatalog.
         """
         began, limit_s = self.statements.now(), timeout_s or self._settings.statement_timeout_s
         wanted = Wanted(
             sql, bookmark, snapshot, strong, tentative, bool(pending),
             (trace and not locking_only) or serializable, use_views, columnar,
             Freshness(max_staleness_s, view_bookmark, min(view_wait_s, limit_s)),
-            began + limit_s, self._manager.numbers(session), shown, began, max_rows,
+            began + limit_s, self._manager.numbers(session), shown, began, max_rows, asker,
         )  # fmt: skip
         with tracing.statement(sql):
             await self._until_fresh(wanted)
@@ -226,12 +235,14 @@ class Reads:
     ) -> AsyncIterator[QueryStream]:
         """The rows of a planned query. The query ends, and is counted, with the context."""
         counted = self.statements.reading(wanted.sql, wanted.began)
+        live = await self._live(wanted, planned.query) if planned.query.live else {}
         with self._holds.holding(planned.as_of), counted as running:
             stream = await planned.query.run(
                 reader if measures is None else Measuring(reader, measures),
                 planned.parameters,
                 deadline=wanted.deadline,
                 max_rows=wanted.max_rows,
+                live=live,
             )
             self.queries += 1
             running.run(stream, reader, planned.query.served_by)
@@ -240,6 +251,23 @@ class Reads:
             finally:
                 tracing.note_rows(stream.returned, reader.rows_read)
                 await stream.close()
+
+    async def _live(
+        self, wanted: Wanted, query: PreparedQuery | NumberedQuery
+    ) -> Mapping[str, pa.Table]:
+        """The live system relations that a query reads. Of tables on HBase no sizes are known,
+        because to count them is to read all of them. Raises Unavailable, StatementTimeout."""
+        sizes: Mapping[str, int] = {}
+        if SIZES in query.live and self._settings.store == "embedded":
+            catalog = query.catalog
+            try:
+                async with asyncio.timeout_at(wanted.deadline):
+                    names = names_with_bytes(catalog.described)
+                    sizes = await sizes_of(self._store, catalog, names)
+            except TimeoutError:
+                raise timed_out() from None
+        facts = Facts(wanted.asker, sizes)
+        return {name: live_table(name, query.catalog, facts) for name in query.live}
 
     async def _read_through(
         self,
@@ -561,6 +589,7 @@ class Reads:
         tentative: bool = False,
         admitted_under: int | None = None,
         shown: frozenset[str] | None = None,
+        asker: Asker = ADMINISTRATOR,
     ) -> Explanation:
         """Run the query, and explain the plan that ran, with the rows and the time of each step.
         Raises HornbeamError."""
@@ -572,7 +601,7 @@ class Reads:
         planned = await self.explained(sql, parameters or None, **options)
         measures = Measures(self._clock.monotonic)
         rows, began = 0, self._clock.monotonic()
-        async with self.query(sql, parameters, measures=measures, **options) as result:
+        async with self.query(sql, parameters, measures=measures, asker=asker, **options) as result:
             async for batch in result.stream.batches():
                 rows += len(batch)
             views = self._catalog.deferred_view.keys() & result.served_by if tentative else ()

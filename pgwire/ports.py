@@ -13,6 +13,9 @@ SENDER = "hornbeam.sender"
 """Key in the scope of a request of this process: its principal, which has authenticated itself at
 the beginning of its connection. HTTP sets no keys in scopes."""
 
+BACKEND = "hornbeam.backend"
+"""Key in the scope of a request of this process: the number of its session."""
+
 Rows = Sequence[tuple[Any, ...]]
 
 

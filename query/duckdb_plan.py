@@ -84,6 +84,8 @@ class ResidualPlan:
     reason: str
     system: tuple[tuple[str, pa.Table], ...] = ()
     """The system relations that the statement reads, by the names that the SQL has."""
+    live: tuple[str, ...] = ()
+    """The names of those whose rows the session has, because they differ from run to run."""
     types: tuple[ColumnType | None, ...] = ()
     by_types: bool = False
     """May native code run the query when the types of its parameters are known?"""
@@ -93,6 +95,13 @@ class ResidualPlan:
         own = [read.access for reads in self.blocks for read in reads]
         inner = [access for item in self.lifted for access in item.plan.accesses]
         return (*own, *inner)
+
+    @cached_property
+    def all_live(self) -> frozenset[str]:
+        """The live system relations that the statement and its subqueries read."""
+        inner = (item.plan for item in self.lifted)
+        found = (plan.all_live for plan in inner if isinstance(plan, ResidualPlan))
+        return frozenset(self.live).union(*found)
 
     @cached_property
     def _joined(self) -> frozenset[str]:
@@ -113,6 +122,8 @@ class ResidualPlan:
         loaded: dict[str, Kept | None] = {}
         for name, table in self.system:
             session.register(name, table)
+        for name in self.live:
+            session.register_live(name)
         for item in self.lifted:
             await _answer(item, reader, values, session, loaded)
         for reads in self.blocks:

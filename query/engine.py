@@ -344,6 +344,8 @@ class PreparedQuery:
             and self.sources.isdisjoint(catalog.immediate_view)
         )
         """May the query be run by `run_directly`?"""
+        self.live = plan.all_live if isinstance(plan, ResidualPlan) else frozenset[str]()
+        """Names of the live system relations that the plan reads."""
         self._attempts = Attempts()
 
     def taken(self, kinds: Sequence[str]) -> list[int]:
@@ -418,22 +420,24 @@ class PreparedQuery:
         *,
         deadline: float | None = None,
         max_rows: int | None = None,
+        live: Mapping[str, pa.Table] | None = None,
     ) -> QueryStream:
-        """Start the query. `deadline` is a time of the event loop's clock in seconds.
+        """Start the query. `deadline` is a time of the event loop's clock in seconds; `live` has
+        the live system relations by name.
 
         Raises SqlError for missing or surplus parameters, TypeMismatch for values that do not
         fit. The stream raises StatementTimeout after the deadline, LimitExceeded beyond
         `max_rows`.
         """
+        options: Any = {"deadline": deadline, "max_rows": max_rows, "live": live}
         try:
             values = self._values(parameters)
         except Misfit:
-            query, left = await self.engine.read(
-                len(self.sql), lambda: self._with_literals(parameters), deadline
-            )
-            return await query.run(reader, left, deadline=deadline, max_rows=max_rows)
+            work = partial(self._with_literals, parameters)
+            query, left = await self.engine.read(len(self.sql), work, deadline)
+            return await query.run(reader, left, **options)
         if (typed := self.typed(parameters)) is not self:
-            return await typed.run(reader, parameters, deadline=deadline, max_rows=max_rows)
+            return await typed.run(reader, parameters, **options)
         begins(reader, self, self.plan)
         if isinstance(self.plan, NativePlan):
             if self.plan.columns is not None:
@@ -441,7 +445,7 @@ class PreparedQuery:
                 return QueryStream(self.columns, columns, None, deadline, max_rows)
             rows = self._native(self.plan, reader, values)
             return QueryStream(self.columns, rows, None, deadline, max_rows)
-        session = DuckSession(self._workers)
+        session = DuckSession(self._workers, live=live or {})
         batches = self._residual(self.plan, reader, values, session)
         stream = QueryStream(self.columns, batches, session, deadline, max_rows)
         await stream.begin()
@@ -556,7 +560,7 @@ def _output_columns(bound: BoundQuery, plan: Plan) -> tuple[OutputColumn, ...]:
     if not isinstance(plan, NativePlan):
         return bound.columns
     return tuple(
-        OutputColumn(column.name, column.type or type_)
+        OutputColumn(column.name, column.type or type_, system=column.system)
         for column, type_ in zip(bound.columns, plan.types, strict=True)
     )
 

@@ -23,6 +23,7 @@ from hornbeam_server.query.optimizer.implied_filters import BlockPlaces, find_hi
 from hornbeam_server.query.optimizer.join_order import order_joins
 from hornbeam_server.query.optimizer.uncorrelated_subqueries import candidates
 from hornbeam_server.query.parsing.placeholders import named_placeholder
+from hornbeam_server.query.system.relations import is_live
 from hornbeam_server.query.system.relations import table as system_table
 from hornbeam_server.schema.catalog import Catalog, Layout
 from hornbeam_server.schema.trees import nodes_of, unlink
@@ -78,7 +79,7 @@ def plan_residual(
         read = SourceRead(names.of[key], access, alone, names.columns(key, access))
         sources[key[0]].append(read)
     _rename(tables, names)
-    system = _system_tables(tree, catalog)
+    system, live = _system_tables(tree, catalog)
     parameters = _number_parameters(tree)
     sql = duckdb_sql(tree, ranges=True)
     unlink(tree)
@@ -90,24 +91,29 @@ def plan_residual(
         blocks=tuple(tuple(some) for some in sources.values()),
         lifted=lifted,
         system=system,
+        live=live,
         reason=reason,
         types=tuple(column.type for column in bound.columns),
     )
 
 
-def _system_tables(tree: exp.Expr, catalog: Catalog) -> tuple[tuple[str, pa.Table], ...]:
+def _system_tables(
+    tree: exp.Expr, catalog: Catalog
+) -> tuple[tuple[tuple[str, pa.Table], ...], tuple[str, ...]]:
     """The system relations that the tree reads, by name, with the columns that it names: all of
-    them, if their number or order affects the result."""
+    them, if their number or order affects the result. And the names of the live ones."""
     tables = [each for each in nodes_of(tree, exp.Table) if SYSTEM in each.meta]
     if not tables:
-        return ()
+        return (), ()
     whole = any(join.args.get("method") == "NATURAL" for join in nodes_of(tree, exp.Join)) or any(
         not isinstance(star.parent, exp.Count) for star in nodes_of(tree, exp.Star)
     )
     whole = whole or any(each.args["alias"].args.get("columns") for each in tables)
     wanted = None if whole else {each.name for each in nodes_of(tree, exp.Identifier)}
     names = dict.fromkeys(".".join(each.meta[SYSTEM]) for each in tables)
-    return tuple((name, system_table(name, catalog, wanted)) for name in names)
+    live = tuple(filter(is_live, names))
+    rest = [name for name in names if name not in live]
+    return tuple((name, system_table(name, catalog, wanted)) for name in rest), live
 
 
 def _aliases(block: Block) -> list[str]:

@@ -49,6 +49,7 @@ from hornbeam_server.api.security.roles import needed_role
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.node import Serving
 from hornbeam_server.node.settings import Settings
+from hornbeam_server.pgwire.server.backends import Backends
 from hornbeam_server.storage.tracing import Tracer
 
 ROUTERS = (
@@ -101,6 +102,7 @@ def create_app(
     app.state.metrics = Metrics()
     app.state.keys = KeyRing(app.state.serving, settings)
     app.state.authorizer = Authorizer()
+    app.state.backends = Backends()
     app.state.search_paths = SearchPaths()
     app.state.long_bodies = long_bodies()
     found = (route for module in ROUTERS for route in module.router.routes)

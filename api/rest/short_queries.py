@@ -24,6 +24,7 @@ from hornbeam_server.node.node import Serving
 from hornbeam_server.node.query_stages import DirectResult
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.pgwire.ports import ROWS, WholeRows
+from hornbeam_server.query.parsing.system_signals import SIGNALS
 from hornbeam_server.schema.errors import HornbeamError
 
 PATH = "/v1/query"
@@ -83,6 +84,8 @@ class ShortQueries:
         """The whole answer; None if the application has to answer."""
         found = self._asked(body)
         if found is None or len(found.rows) > self._max_rows:
+            return None
+        if any(column.system in SIGNALS for column in found.columns):
             return None
         return _encode(direct_document(found, began))
 

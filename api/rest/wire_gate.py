@@ -14,7 +14,7 @@ from hornbeam_server.node.settings import Settings
 from hornbeam_server.pgwire.ports import Login, Unknown
 from hornbeam_server.pgwire.server.listener import Limits, Listener
 from hornbeam_server.schema.errors import Unauthenticated
-from hornbeam_server.storage.local.system import RandomIds
+from hornbeam_server.storage.local.system import RandomIds, SystemClock
 
 Write = Callable[..., Any]
 
@@ -27,7 +27,8 @@ def listener_of(app: FastAPI, settings: Settings, tls: ssl.SSLContext | None) ->
     ring = app.state.keys if settings.authentication == "keys" else None
     limits = Limits(settings.max_connections, settings.max_body_bytes, settings.statement_timeout_s)
     gate = WireGate(ring, app.state.audit, secret)
-    return Listener(app, app.state.at_once.rows, gate, limits, tls, ids)
+    clock, backends = SystemClock(), app.state.backends
+    return Listener(app, app.state.at_once.rows, gate, limits, tls, ids, clock, backends)
 
 
 class WireGate:

@@ -75,6 +75,7 @@ from hornbeam_server.query.binding.system_tables import read_in
 from hornbeam_server.query.dialect.macros import macro
 from hornbeam_server.query.dialect.overloads import leave_to_duckdb
 from hornbeam_server.query.dialect.sums import KIND, SUMMED, WIDE
+from hornbeam_server.query.parsing.system_signals import refuse_signals
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import Column, DeclaredView, KeyPart, Refresh
@@ -356,6 +357,7 @@ def _described(
     bound = bind_tree(tree, declared.sql, catalog)
     _require_visible(bound, catalog)
     _require_stored(bound)
+    refuse_signals(tree)
     allowed(tree, declared.sql)
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         raise Unsupported("A view is a SELECT.", cure="Write SELECT … FROM …")

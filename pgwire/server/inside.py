@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Scope
 from hornbeam.aio.transport import AsyncTransport
 from hornbeam.exchange import AsyncAnswer, Lost, Request
 from hornbeam.transport import problem_of
-from hornbeam_server.pgwire.ports import ROWS, SENDER, Handed, RowsAtOnce, WholeRows
+from hornbeam_server.pgwire.ports import BACKEND, ROWS, SENDER, Handed, RowsAtOnce, WholeRows
 from hornbeam_server.pgwire.server.channel import Channel, cancelled
 from hornbeam_server.pgwire.session.failures import CANCELLED
 
@@ -28,12 +28,13 @@ _UNKNOWN = b'"outcome":"unknown"'
 
 
 class Inside(AsyncTransport):
-    """Requests of one connection. `principal` is that of its client, `client` its address."""
+    """Requests of one connection. `principal` is that of its client, `client` its address, `pid`
+    the number of its session."""
 
     def __init__(
-        self, app: ASGIApp, at_once: RowsAtOnce, principal: Any, client: tuple[str, int]
+        self, app: ASGIApp, at_once: RowsAtOnce, principal: Any, client: tuple[str, int], pid: int
     ) -> None:
-        self._inside = _Carrier(app, principal, client)
+        self._inside = _Carrier(app, principal, client, pid)
         super().__init__(self._inside, "this node")
         self._at_once = at_once
         self._principal = principal
@@ -125,10 +126,11 @@ class _Exchange:
 class _Carrier:
     """Calls the application."""
 
-    def __init__(self, app: ASGIApp, principal: Any, client: tuple[str, int]) -> None:
+    def __init__(self, app: ASGIApp, principal: Any, client: tuple[str, int], pid: int) -> None:
         self._app = app
         self._principal = principal
         self._client = client
+        self._pid = pid
         self._under_way: set[_Exchange] = set()
 
     def cancel(self) -> None:
@@ -190,6 +192,7 @@ class _Carrier:
             "client": self._client,
             "root_path": "",
             SENDER: self._principal,
+            BACKEND: self._pid,
         }
         if channel is not None:
             scope[ROWS] = channel

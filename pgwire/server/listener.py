@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,6 +22,7 @@ from hornbeam_server.pgwire.codec import answers
 from hornbeam_server.pgwire.codec import requests as asked
 from hornbeam_server.pgwire.codec.frames import ProtocolViolation
 from hornbeam_server.pgwire.ports import Gate, RowsAtOnce
+from hornbeam_server.pgwire.server.backends import Backends, Served, SessionSignals
 from hornbeam_server.pgwire.server.inside import Inside
 from hornbeam_server.pgwire.server.start_up import START_S, Started, StartUp, fatal
 from hornbeam_server.pgwire.server.wire import ALPN, Gone, Wire
@@ -30,7 +31,7 @@ from hornbeam_server.pgwire.session.execution import Execution
 from hornbeam_server.pgwire.session.failures import Failure, failure_of
 from hornbeam_server.query.dialect.settings import SETTINGS
 from hornbeam_server.schema.errors import HornbeamError
-from hornbeam_server.storage.ports import Ids
+from hornbeam_server.storage.ports import Clock, Ids
 
 _LOG = structlog.get_logger(__name__)
 _REPORTED = (
@@ -43,7 +44,6 @@ _FIXED = frozenset({"timezone", "datestyle"})
 _ENCODINGS = frozenset({"utf8", "utf-8", "unicode", "sql_ascii", "'utf-8'", "'utf8'"})
 """Encodings of clients. SQL_ASCII is that of a client without a locale: it takes the bytes as they
 are."""
-_SECRET_BYTES = 4
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
 
 
@@ -67,8 +67,10 @@ class Listener:
         limits: Limits,
         tls: ssl.SSLContext | None,
         ids: Ids,
+        clock: Clock,
+        backends: Backends,
     ) -> None:
-        """`tls`: clients have to encrypt; None: they cannot."""
+        """`tls`: clients have to encrypt; None: they cannot. `backends` gets the sessions."""
         self._app = app
         self._at_once = at_once
         self._gate = gate
@@ -77,12 +79,12 @@ class Listener:
             tls.set_alpn_protocols([ALPN])
         self._tls = tls
         self._ids = ids
+        self._clock = clock
+        self._backends = backends
         self._tasks: dict[Wire, asyncio.Task[None]] = {}
         self._busy: set[Wire] = set()
         """Connections that have a request under way."""
         self._closing = False
-        self._by_process: dict[int, tuple[bytes, Inside]] = {}
-        self._last = 0
 
     def protocol(self) -> Wire:
         """The protocol of a new connection, for `create_server`."""
@@ -135,24 +137,34 @@ class Listener:
         async with asyncio.timeout(START_S):
             started = await StartUp(wire, self._gate, self._tls, self._ids).run()
         if isinstance(started, asked.Cancel):
-            self._cancel(started)
+            self._backends.cancel(started)
             return
-        inside = Inside(self._app, self._at_once, started.principal, wire.peer)
+        pid, secret = self._backends.new_key(self._ids)
+        inside = Inside(self._app, self._at_once, started.principal, wire.peer, pid)
         session = Session(inside, Options(autocommit=True, timeout_s=self._limits.statement_s))
         reported = partial(_reported, started, session)
         execution = Execution(session, inside)
         conversation = Conversation(execution, wire.send, reported, self._limits.bytes)
-        with self._known(inside) as key:
-            try:
-                await _set_first(session, started.parameters)
-                await wire.send(key)
-                await conversation.begin()
-                await self._converse(wire, conversation)
-            finally:
-                await conversation.end()
-                await inside.close()
+        now_ms, task = self._clock.wall_ms(), self._tasks[wire]
+        served = Served(
+            pid, secret, started.user, getattr(started.principal, "key", ""),
+            _administers(started), wire.peer, inside, conversation,
+            lambda: session.own_settings.get("application_name", ""),
+            task, self._clock.wall_ms, now_ms, now_ms,
+        )  # fmt: skip
+        execution.signals = SessionSignals(self._backends, lambda: served, conversation.warn)
+        self._backends.add(served)
+        try:
+            await _set_first(session, started.parameters)
+            await wire.send(answers.backend_key(pid, secret))
+            await conversation.begin()
+            await self._converse(wire, served)
+        finally:
+            self._backends.remove(served)
+            await conversation.end()
+            await inside.close()
 
-    async def _converse(self, wire: Wire, conversation: Conversation) -> None:
+    async def _converse(self, wire: Wire, served: Served) -> None:
         requests = _Requests(wire)
         while not self._closing:
             request = await requests.next()
@@ -161,27 +173,13 @@ class Listener:
             if isinstance(request, asked.Password):
                 raise ProtocolViolation("No password was asked for.")
             self._busy.add(wire)
+            served.asks(request)
             try:
-                await conversation.handle(request, requests)
+                await served.conversation.handle(request, requests)
             finally:
                 self._busy.discard(wire)
+            served.answered(request)
         raise Failure("57P01", "The server ends the connection.", fatal=True)
-
-    @contextlib.contextmanager
-    def _known(self, inside: Inside) -> Iterator[bytes]:
-        """Let CancelRequests find the connection. Gives BackendKeyData."""
-        self._last = self._last % 0x7FFF_FFFF + 1
-        process, secret = self._last, bytes.fromhex(self._ids.new())[:_SECRET_BYTES]
-        self._by_process[process] = (secret, inside)
-        try:
-            yield answers.backend_key(process, secret)
-        finally:
-            del self._by_process[process]
-
-    def _cancel(self, request: asked.Cancel) -> None:
-        secret, inside = self._by_process.get(request.process, (b"", None))
-        if inside is not None and secret == request.secret:
-            inside.cancel()
 
 
 class _Requests:
@@ -228,13 +226,16 @@ def _options(text: str) -> dict[str, str]:
 
 def _reported(started: Started, session: Session) -> dict[str, str]:
     """The settings that drivers rely on, for ParameterStatus."""
-    administers = started.principal is None or started.principal.role == "admin"
     own = session.own_settings
     return {
         **{name: SETTINGS[name][0] for name in _REPORTED},
         "application_name": own.get("application_name", ""),
         "default_transaction_read_only": own["default_transaction_read_only"],
         "in_hot_standby": "off",
-        "is_superuser": "on" if administers else "off",
+        "is_superuser": "on" if _administers(started) else "off",
         "session_authorization": started.user,
     }
+
+
+def _administers(started: Started) -> bool:
+    return started.principal is None or started.principal.role == "admin"

@@ -28,7 +28,12 @@ from hornbeam_server.pgwire.codec.frames import ProtocolViolation
 from hornbeam_server.pgwire.session.copying import Copying, Sink
 from hornbeam_server.pgwire.session.cursor_runs import Cursors
 from hornbeam_server.pgwire.session.execution import Described, Execution, Outcome, one_statement
-from hornbeam_server.pgwire.session.failures import Failure, failure_of, notice_fields
+from hornbeam_server.pgwire.session.failures import (
+    Failure,
+    failure_of,
+    notice_fields,
+    warning_fields,
+)
 from hornbeam_server.pgwire.session.incoming import Incoming
 from hornbeam_server.pgwire.session.placeholders import Statement, statement_of
 from hornbeam_server.pgwire.session.portals import Portal, Portals, Prepared
@@ -82,6 +87,15 @@ class Conversation:
         if not self._session.in_block:
             return b"I"
         return b"E" if self._session.is_aborted else b"T"
+
+    @property
+    def sql(self) -> str:
+        """The statement that ran last; "" before the first."""
+        return "" if self._current is None else self._current.statement.sql
+
+    def warn(self, text: str) -> None:
+        """Send a warning, before the next answer."""
+        self._put(answers.notice(warning_fields(text)))
 
     async def begin(self) -> None:
         """Say that the session is ready."""

@@ -16,6 +16,7 @@ from hornbeam_server.pgwire.ports import Handed, NamedType, WholeRows
 from hornbeam_server.pgwire.session.failures import Failure
 from hornbeam_server.pgwire.session.placeholders import Statement, statement_of
 from hornbeam_server.pgwire.session.rows import Listed, Row, RowSource
+from hornbeam_server.pgwire.session.signals import Signalling, Signals, signals_in
 from hornbeam_server.pgwire.types.oids import TEXT, field_of, type_of
 
 T = TypeVar("T")
@@ -69,6 +70,8 @@ class Execution:
     def __init__(self, session: Session, queries: Queries) -> None:
         self.session = session
         self._queries = queries
+        self.signals: Signals | None = None
+        """Ends sessions for the client; None: no session can be ended."""
 
     async def run(self, statement: Statement, values: Sequence[Any]) -> Outcome:
         """Run a statement. Raises hornbeam's errors. The rows of a query are read when they are
@@ -143,9 +146,17 @@ class Execution:
             whole = await queries.whole(body)
             if whole is not None:
                 session.note_answer(whole.tail)
-                return Outcome(_fields(whole.columns), Listed(whole.rows), "")
+                return self._outcome(whole.columns, Listed(whole.rows))
             handed = await repeated(lambda: queries.rows(body), queries.pause)
-        return Outcome(_fields(handed.columns), _Query(session, handed), "")
+        return self._outcome(handed.columns, _Query(session, handed))
+
+    def _outcome(self, columns: tuple[NamedType, ...], rows: RowSource) -> Outcome:
+        signals = signals_in(columns)
+        if signals:
+            if self.signals is None:
+                raise Failure("0A000", "Sessions cannot be ended here.")
+            rows = Signalling(rows, signals, self.signals)
+        return Outcome(_fields(columns), rows, "")
 
 
 class _Query:

@@ -54,7 +54,22 @@ SQLSTATES: Mapping[str, str] = {
 }
 """The SQLSTATE of each code of Hornbeam's errors. A code that stands for several of PostgreSQL's
 errors has the SQLSTATE of their class."""
-_COLUMN_UNKNOWN, _FUNCTION_UNKNOWN = "42703", "42883"
+_OF_NAMES = {
+    "Column": "42703",
+    "Function": "42883",
+    "There is no type": "42704",
+    "There is no role": "42704",
+    "There is no schema": "3F000",
+    "There is no database": "3D000",
+}
+"""The SQLSTATEs of unknown names, by the words with which the message begins; of others that of an
+unknown relation."""
+_OF_VALUES = {
+    "Unrecognized privilege type": "22023",
+    "Invalid fork name": "22023",
+    "Wrong kind of object": "42809",
+}
+"""Those of values that do not fit, by the words with which the message begins."""
 _PLACE = re.compile(r"\(line (\d+), column (\d+)\)")
 _WRONG_USE = "55000"
 _INTEGRITY = "23"
@@ -81,6 +96,10 @@ class Failure(Exception):
 def notice_fields(text: str) -> dict[str, str]:
     message, _, hint = text.partition("\n")
     return {"S": "NOTICE", "V": "NOTICE", "C": "00000", "M": message, "H": hint.strip()}
+
+
+def warning_fields(text: str) -> dict[str, str]:
+    return {"S": "WARNING", "V": "WARNING", "C": "01000", "M": text}
 
 
 def failure_of(error: Exception, statement: Statement | None = None, before: int = 0) -> Failure:
@@ -114,8 +133,10 @@ def _broken(problem: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _sqlstate(error: Error) -> str:
-    if error.code == "sql-unknown-name":
-        return _of_name(str(error))
+    begun = {"sql-unknown-name": _OF_NAMES, "sql-type-mismatch": _OF_VALUES}.get(error.code, {})
+    for words, sqlstate in begun.items():
+        if str(error).startswith(words):
+            return sqlstate
     if error.code:
         return SQLSTATES.get(error.code, INTERNAL)
     if isinstance(error, NotSupportedError):
@@ -123,13 +144,6 @@ def _sqlstate(error: Error) -> str:
     if isinstance(error, InterfaceError) or not isinstance(error, DatabaseError):
         return _WRONG_USE
     return SQLSTATES["sql-invalid"]
-
-
-def _of_name(message: str) -> str:
-    """The SQLSTATE of an unknown name, by the word that begins the message."""
-    word = message.partition(" ")[0]
-    unknown = {"Column": _COLUMN_UNKNOWN, "Function": _FUNCTION_UNKNOWN}
-    return unknown.get(word, SQLSTATES["sql-unknown-name"])
 
 
 def _position(message: str, statement: Statement | None) -> int:

@@ -92,7 +92,7 @@ _OF_SYSTEM = {
     "bool": BOOL, "bytea": BYTEA, "char": CHAR, "float4": FLOAT4, "float8": FLOAT8, "int2": INT2,
     "int2vector": INT2VECTOR, "int4": INT4, "int8": INT8, "interval": INTERVAL, "name": NAME,
     "numeric": NUMERIC, "oid": OID, "oidvector": OIDVECTOR, "timestamptz": TIMESTAMPTZ,
-    "varchar": VARCHAR, "xid": XID,
+    "varchar": VARCHAR, "xid": XID, "pg_cancel_backend": BOOL, "pg_terminate_backend": BOOL,
 }  # fmt: skip
 _WRITTEN = re.compile(r"([A-Za-z]+)(?:\((\d+)(?:,\s*(\d+))?\))?((?: WITH TIME ZONE)?)((?:\[\])?)")
 _OF_TIME = frozenset({TIME, TIMESTAMP, TIMESTAMPTZ})

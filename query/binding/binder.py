@@ -156,6 +156,7 @@ from hornbeam_server.query.parsing.placeholders import Parameter
 from hornbeam_server.query.parsing.schema_names import SCHEMA
 from hornbeam_server.query.parsing.sequence_calls import OF_COLUMN, put_owned_sequences
 from hornbeam_server.query.parsing.system_calls import mentions_catalog
+from hornbeam_server.query.parsing.system_signals import SIGNAL
 from hornbeam_server.query.typing.arrays import mark_array
 from hornbeam_server.query.typing.comparisons import EXCHANGED, settle
 from hornbeam_server.query.typing.constants import CONSTANT, named_type
@@ -1403,6 +1404,7 @@ class _Binder:
             small = is_smallint(value, self._is_small_column)
             target = self.targets.get(id(value.unnest()))
             system = "" if target is None else target.column.system
+            system = system or value.meta.get(SIGNAL, "")
             columns.append(OutputColumn(name, type_, number, small, self._fields(value), system))
             open_ = open_ or _has_many(node)
             select.add_output(name, self._place(value.unnest(), select))

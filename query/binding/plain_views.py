@@ -9,6 +9,7 @@ from sqlglot import exp
 from hornbeam_server.query.parsing.output_names import keep_names
 from hornbeam_server.query.parsing.parse import parse
 from hornbeam_server.query.parsing.schema_names import OWN_ALIAS, SCHEMA, names_cte
+from hornbeam_server.query.parsing.system_signals import refuse_signals
 from hornbeam_server.schema.model import DeclaredView
 from hornbeam_server.schema.views import PlainView
 
@@ -26,6 +27,7 @@ def parse_view(declared: DeclaredView) -> exp.Expr:
     """The tree of the SELECT of a view, whose columns have the names that are stored. Raises the
     parser's errors."""
     tree = parse(declared.sql)
+    refuse_signals(tree)
     keep_names(tree, declared.columns)
     return tree
 

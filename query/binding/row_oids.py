@@ -6,7 +6,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from hornbeam_server.query.system.objects import objects_of
-from hornbeam_server.query.system.pg_catalog import TEXTS
+from hornbeam_server.query.system.relations import is_internal
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.qualifying import is_of_cte
@@ -57,7 +57,7 @@ def _table_of(column: exp.Column) -> exp.Table | None:
     while scope is not None:
         items, outer = _items(scope)
         named = [each for each in items if column.table in ("", each.alias_or_name)]
-        if named and TEXTS not in {each.name for each in items}:
+        if named and not any(is_internal(each.name) for each in items):
             found = named[0] if len(named) == 1 and not outer else None
             return found if isinstance(found, exp.Table) and not is_of_cte(found) else None
         scope = scope.find_ancestor(*_STATEMENTS)

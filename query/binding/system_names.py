@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.row_oids import put_oids_of_rows
 from hornbeam_server.query.binding.system_tables import SYSTEM
-from hornbeam_server.query.parsing.system_calls import named_calls
+from hornbeam_server.query.parsing.system_lookups import named_calls
 from hornbeam_server.query.system.definitions import oid_of_name
 from hornbeam_server.query.system.objects import objects_of
 from hornbeam_server.schema.catalog import Catalog

@@ -12,8 +12,7 @@ from hornbeam_server.query.dialect.functions import function_name
 from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.query.parsing.sequence_calls import OF_COLUMN
 from hornbeam_server.query.system.information_schema import is_of_postgresql
-from hornbeam_server.query.system.pg_catalog import TEXTS
-from hornbeam_server.query.system.relations import in_catalog, known, relation
+from hornbeam_server.query.system.relations import in_catalog, is_internal, known, relation
 from hornbeam_server.query.system.shapes import SystemRelation
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import INFORMATION_SCHEMA
@@ -78,9 +77,9 @@ def is_described(tree: exp.Expr, sql: str) -> bool:
 
 
 def read_in(tree: exp.Expr) -> Iterator[str]:
-    """The names with their schema of the system relations that a bound statement reads. What is
-    looked up in them by a name or an OID is read from `pg_class`."""
+    """The names with their schema of the system relations that a bound statement reads. What a
+    function looks up by a name or an OID is read from `pg_class`."""
     for node in tree.find_all(exp.Table, exp.Cast):
         if SYSTEM in node.meta:
             space, name = node.meta[SYSTEM]
-            yield CLASSES if name == TEXTS else f"{space}.{name}"
+            yield CLASSES if is_internal(name) else f"{space}.{name}"

@@ -27,6 +27,8 @@ from hornbeam_server.query.values import (
     numbers,
     octets,
     powers,
+    privileges,
+    sizes,
     templates,
     texts,
     time_readers,
@@ -186,6 +188,17 @@ _INNER: Mapping[str, Function] = {
     "regexp_part": _of_regex(matches.first_part, _TEXT),
     "similar": _of_regex(matches.similar, _BOOLEAN, _TEXT, optional=1),
     "similar_part": _of_regex(matches.similar_part, _TEXT, _TEXT),
+    "canonical_name": Function(names.canonical, (_TEXT,), _TEXT),
+    "has_privilege": Function(
+        privileges.has_privilege, (_TEXT, _TEXT, _BIGINT, _TEXT, _TEXT), _BOOLEAN, strict=False
+    ),
+    "has_privilege_on_part": Function(
+        privileges.has_privilege_on_part,
+        (_TEXT, _TEXT, _BIGINT, _TEXT, _TEXT, _TEXT, _TEXT),
+        _BOOLEAN,
+        strict=False,
+    ),
+    "size_pretty": Function(sizes.pretty, (_NUMERIC,), _TEXT),
     "bytes_length": Function(octets.length, (_BYTES,), _INTEGER),
     "bytes_bit_length": Function(octets.bit_length, (_BYTES,), _INTEGER),
     "bytes_bit_count": Function(octets.bit_count, (_BYTES,), _BIGINT),

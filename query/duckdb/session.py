@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from hornbeam_server.query.workers.messages import (
 from hornbeam_server.query.workers.places import Place, Preempted
 from hornbeam_server.query.workers.pool import Workers
 from hornbeam_server.query.workers.processes import Worker
+from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.types import ColumnType, Row
 
 T = TypeVar("T")
@@ -44,11 +46,14 @@ class DuckSession:
         *,
         within: DuckSession | None = None,
         restartable: bool = True,
+        live: Mapping[str, pa.Table] = MappingProxyType({}),
     ) -> None:
         """`within`: the session of the enclosing statement, if this session answers a part of it. A
         session that is not `restartable` is never stopped in favour of others and never raises
-        Preempted."""
+        Preempted. `live` has the live system relations by name; those of `within` are known,
+        too."""
         self.workers = workers
+        self._live: Mapping[str, pa.Table] = live if within is None else within._live
         self.types: Sequence[ColumnType] = ()
         self.names: Sequence[str] = ()
         """Names of the result's columns, known from the first batch on."""
@@ -62,6 +67,16 @@ class DuckSession:
     def register(self, name: str, table: pa.Table) -> None:
         """Make `table` visible as relation `name`."""
         self._registered.append(Register(name, table))
+
+    def register_live(self, name: str) -> None:
+        """Make a live system relation visible. Raises Unsupported where it has no rows."""
+        if name not in self._live:
+            raise Unsupported(
+                "This statement reads the sessions, privileges or sizes of the server, which only"
+                " queries do.",
+                cure="Read them in a query, and write the values.",
+            )
+        self.register(name, self._live[name])
 
     async def append(self, name: str, table: pa.Table, *, first: bool) -> None:
         """Add rows to the temporary table `name`. The first call creates the table, or replaces it

@@ -8,10 +8,8 @@ is compared, or given to a function that takes an OID: an OID is a BIGINT here.
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
@@ -19,8 +17,21 @@ from sqlglot.tokenizer_core import Token
 from hornbeam_server.query.dialect.duckdb_sql import names_relation
 from hornbeam_server.query.dialect.grammar import expression
 from hornbeam_server.query.parsing.patterns import SEVERAL
+from hornbeam_server.query.parsing.system_lookups import (
+    INTEGERS,
+    filled,
+    lookup,
+    oid_of,
+    oid_of_name,
+    written,
+)
+from hornbeam_server.query.parsing.system_rights import privilege_function
+from hornbeam_server.query.parsing.system_signals import SIGNALS, replace_signal
+from hornbeam_server.query.parsing.system_sizes import SIZE_FUNCTIONS
+from hornbeam_server.query.system.activity import SESSION
 from hornbeam_server.query.system.postgresql import VECTORS, Described, relations
-from hornbeam_server.schema.identifiers import identifier
+from hornbeam_server.query.values.names import canonical
+from hornbeam_server.query.values.privileges import PRIVILEGES
 from hornbeam_server.schema.model import DATABASE, PUBLIC
 from hornbeam_server.schema.namespaces import SYSTEM_CATALOG
 from hornbeam_server.schema.trees import nodes_of, supersede
@@ -32,19 +43,6 @@ MENTIONS = re.compile(
     re.IGNORECASE,
 )
 """What a text mentions that has functions, types or columns of the system catalog."""
-NAMED = "named_in_catalog"
-"""The call that stands for the OID of a name that the text has: kind of the object, name. The
-binder puts the number there (`query/binding/system_names.py`)."""
-
-_LOOKUP = """
-(SELECT t."found text" FROM pg_catalog."hornbeam texts" AS t WHERE t."about text" = {about}
-AND t."oid of text" = oid AND t."part of text" = part)
-"""
-_OF_NAME = """
-(SELECT t."oid of text" FROM pg_catalog."hornbeam texts" AS t WHERE t."about text" = about
-AND t."found text" = name)
-"""
-_names = itertools.count()
 
 
 def mentions_catalog(sql: str) -> bool:
@@ -55,48 +53,7 @@ def mentions_catalog(sql: str) -> bool:
 
 def is_answered(name: str) -> bool:
     """Is it a function of the system catalog that is answered here?"""
-    return name in _CALLS or name in _NO_ROWS or name in _TO_OIDS
-
-
-# ---------------------------------------------------------------- look-ups
-
-
-def _lookup(about: str, oid: exp.Expr, part: exp.Expr | int = 0) -> exp.Expr:
-    """The text about the object `oid`; NULL if there is none."""
-    number = exp.Literal.number(part) if isinstance(part, int) else part
-    template = _LOOKUP.format(about=f"'{about}'")
-    return _filled(template, {"oid": _as_oid(oid), "part": number})
-
-
-def _oid_of_name(about: str, name: exp.Expr) -> exp.Expr:
-    """The OID of the object of a computed name; NULL if there is none."""
-    given = {"about": exp.Literal.string(f"name of {about}"), "name": name}
-    return _filled(_OF_NAME, given)
-
-
-def _filled(template: str, values: Mapping[str, exp.Expr]) -> exp.Expr:
-    """The template with the values of its names; its tables have an alias that no other has."""
-    tree = expression(template.strip()).copy()
-    alias = exp.to_identifier(f"texts {next(_names) % 1_000_000}", quoted=True)
-    columns, tables = nodes_of(tree, exp.Column), nodes_of(tree, exp.Table)
-    for table in tables:
-        table.args["alias"].set("this", alias.copy())
-    for column in columns:
-        if column.table == "t":
-            column.set("table", alias.copy())
-        elif column.name in values:
-            column.replace(values[column.name].copy())
-    return tree
-
-
-def _written(sql: str, *arguments: exp.Expr) -> exp.Expr:
-    """The expression over the arguments `a`, `b`, …"""
-    names = dict(zip("abc", arguments, strict=False))
-    tree = exp.Paren(this=expression(sql).copy())
-    for column in list(tree.find_all(exp.Column)):
-        if column.name in names:
-            column.replace(exp.Paren(this=names[column.name].copy()))
-    return tree
+    return name in _CALLS or name in _NO_ROWS or name in _TO_OIDS or name in SIGNALS
 
 
 # ---------------------------------------------------------------- functions
@@ -109,21 +66,27 @@ def _constant(sql: str) -> _Build:
     return lambda _: expression(sql).copy()
 
 
+def _of_session(what: str) -> _Build:
+    """A fact about the session of the client that asks."""
+    sql = f'(SELECT t."{what} of session" FROM pg_catalog."{SESSION}" AS t)'
+    return lambda _: filled(sql, {})
+
+
 def _format_type(given: _Arguments) -> exp.Expr:
     oid, modifier = given
-    plain = _lookup("type", oid, -1)
+    plain = lookup("type", oid, -1)
     if isinstance(modifier, exp.Null):
         return plain
-    exact = _lookup("type", oid, modifier)
+    exact = lookup("type", oid, modifier)
     return exp.Coalesce(this=exact, expressions=[plain])
 
 
 def _index_definition(given: _Arguments) -> exp.Expr:
     if len(given) == 1:
-        return _lookup("index", given[0])
+        return lookup("index", given[0])
     whole = isinstance(given[1], exp.Literal) and given[1].this == "0"
     about = "short index" if whole and len(given) > 2 and _is_true(given[2]) else "index"
-    return _lookup(about, given[0], given[1])
+    return lookup(about, given[0], given[1])
 
 
 def _is_true(node: exp.Expr) -> bool:
@@ -138,14 +101,14 @@ def _is_true(node: exp.Expr) -> bool:
 
 def _constraint_definition(given: _Arguments) -> exp.Expr:
     pretty = len(given) > 1 and _is_true(given[1])
-    return _lookup("constraint", given[0], int(pretty))
+    return lookup("constraint", given[0], int(pretty))
 
 
 def _view_definition(given: _Arguments) -> exp.Expr:
     oid = given[0]
     if isinstance(oid, exp.Literal) and oid.is_string and not oid.this.isdigit():
-        oid = _oid("relation", oid)
-    return _lookup("view", oid)
+        oid = oid_of("relation", oid)
+    return lookup("view", oid)
 
 
 def _visible(about: str) -> _Build:
@@ -156,7 +119,7 @@ def _visible(about: str) -> _Build:
         oid, *path = given
         listed = path or [exp.Literal.string(PUBLIC)]
         spaces = [exp.Literal.string(SYSTEM_CATALOG), *(each.copy() for each in listed)]
-        return exp.Paren(this=exp.In(this=_lookup(f"space of {about}", oid), expressions=spaces))
+        return exp.Paren(this=exp.In(this=lookup(f"space of {about}", oid), expressions=spaces))
 
     return build
 
@@ -165,14 +128,13 @@ def _serial_sequence(given: _Arguments) -> exp.Expr:
     """The sequence of a column that is computed; the binder answers a written one."""
     if all(isinstance(each, exp.Literal) for each in given):
         return exp.Anonymous(this="pg_get_serial_sequence", expressions=[*given])
-    about = _written("'sequence of ' || a || '.' || b", *given)
+    about = written("'sequence of ' || a || '.' || b", *given)
     template = """
     (SELECT t."found text" FROM pg_catalog."hornbeam texts" AS t WHERE t."about text" = about)
     """
-    return _filled(template, {"about": about})
+    return filled(template, {"about": about})
 
 
-_SIZES = ("pg_relation_size", "pg_total_relation_size", "pg_table_size", "pg_indexes_size")
 _NO_TEXT = (
     *("pg_get_ruledef", "pg_get_triggerdef", "pg_get_statisticsobjdef", "pg_get_functiondef"),
     *("pg_get_statisticsobjdef_columns", "pg_get_partkeydef", "pg_get_partition_constraintdef"),
@@ -181,10 +143,8 @@ _NO_TEXT = (
     *("col_description", "shobj_description", "pg_relation_filepath"),
 )
 """Functions about what Hornbeam does not have, such as rules, triggers and comments."""
-_PRIVILEGES = (
-    *("table", "column", "any_column", "schema", "database", "sequence", "function", "type"),
-    *("language", "tablespace", "foreign_data_wrapper", "server", "parameter"),
-)
+_HELD = ("type", "language", "tablespace", "foreign_data_wrapper", "server", "parameter")
+"""Kinds of objects that all clients may use."""
 _VISIBLE = (
     *("function", "operator", "collation", "opclass", "opfamily", "conversion", "statistics_obj"),
     *("ts_config", "ts_dict", "ts_parser", "ts_template"),
@@ -196,26 +156,26 @@ _CALLS: dict[str, _Build] = {
     "pg_get_expr": lambda given: given[0].copy(),
     "pg_get_indexdef": _index_definition,
     "pg_get_serial_sequence": _serial_sequence,
-    "pg_get_userbyid": lambda given: _written(
+    "pg_get_userbyid": lambda given: written(
         f"CASE WHEN a = 10 THEN '{DATABASE}' ELSE 'unknown (OID=' || a || ')' END", given[0]
     ),
     "pg_get_viewdef": _view_definition,
     "pg_table_is_visible": _visible("relation"),
     "pg_type_is_visible": _visible("type"),
     **dict.fromkeys((f"pg_{what}_is_visible" for what in _VISIBLE), _constant("TRUE")),
-    **dict.fromkeys((f"has_{what}_privilege" for what in _PRIVILEGES), _constant("TRUE")),
+    **dict.fromkeys((f"has_{what}_privilege" for what in _HELD), _constant("TRUE")),
+    **{f"has_{kind}_privilege": privilege_function(kind) for kind in PRIVILEGES},
     "pg_has_role": _constant("TRUE"),
-    **dict.fromkeys(
-        (*_SIZES, "pg_database_size", "pg_tablespace_size"), _constant("CAST(NULL AS BIGINT)")
-    ),
+    **SIZE_FUNCTIONS,
+    "pg_tablespace_size": _constant("CAST(NULL AS BIGINT)"),
     **dict.fromkeys(_NO_TEXT, _constant("CAST(NULL AS TEXT)")),
     "pg_partition_ancestors": _constant("unnest(CAST(ARRAY[] AS BIGINT[]))"),
-    "pg_backend_pid": _constant("0"),
-    "pg_encoding_to_char": lambda given: _written(
+    "pg_backend_pid": _of_session("pid"),
+    "pg_encoding_to_char": lambda given: written(
         "CASE WHEN a = 6 THEN 'UTF8' ELSE '' END", given[0]
     ),
     "getdatabaseencoding": _constant("'UTF8'"),
-    "pg_char_to_encoding": lambda given: _written(
+    "pg_char_to_encoding": lambda given: written(
         "CASE WHEN upper(a) IN ('UTF8', 'UTF-8') THEN 6 ELSE -1 END", given[0]
     ),
     "pg_is_in_recovery": _constant("FALSE"),
@@ -224,13 +184,10 @@ _CALLS: dict[str, _Build] = {
     "pg_relation_is_publishable": _constant("FALSE"),
     "pg_stat_get_numscans": _constant("CAST(NULL AS BIGINT)"),
     "pg_tablespace_location": _constant("''"),
-    "pg_size_pretty": lambda given: _written(
-        "CASE WHEN abs(a) < 10240 THEN a || ' bytes' WHEN abs(a) < 10484736 THEN"
-        " (a + 512) // 1024 || ' kB' ELSE (a + 524288) // 1048576 || ' MB' END",
-        given[0],
-    ),
-    **dict.fromkeys(("inet_server_addr", "inet_client_addr"), _constant("CAST(NULL AS TEXT)")),
-    **dict.fromkeys(("inet_server_port", "inet_client_port"), _constant("CAST(NULL AS INTEGER)")),
+    "inet_client_addr": _of_session("address"),
+    "inet_client_port": _of_session("port"),
+    "inet_server_addr": _constant("CAST(NULL AS TEXT)"),
+    "inet_server_port": _constant("CAST(NULL AS INTEGER)"),
 }
 """The answer to each function of the system catalog, from its arguments."""
 _TAKE_OIDS = {*_CALLS, "unnest", "array"} - {"pg_get_serial_sequence", "pg_size_pretty"}
@@ -256,7 +213,6 @@ _COMPARISONS = (
     exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.NullSafeEQ, exp.NullSafeNEQ,
     exp.Between, exp.Any, exp.All, exp.Array, *SEVERAL,
 )  # fmt: skip
-_INTEGERS = (exp.DType.BIGINT, exp.DType.INT)
 
 
 def _type_named(node: exp.DataType) -> str:
@@ -319,15 +275,17 @@ def write_lookups(tree: exp.Expr) -> None:
 
 def _replace_call(node: exp.Anonymous) -> None:
     name = node.name.lower()
-    if name in _CALLS:
+    if name in SIGNALS:
+        replace_signal(node)
+    elif name in _CALLS:
         supersede(node, _answer(node, _CALLS[name]))
     elif name in _TO_OIDS:
         about, (given,) = _TO_OIDS[name], node.expressions
-        oid = _oid_of_name(about, _spelled(given))
+        oid = oid_of_name(about, _spelled(given))
         supersede(node, oid if _is_compared(node, about) else _name_of(about, oid))
     elif name == _EXPANDED:
         owner = node.parent if isinstance(node.parent, exp.Dot) else node
-        supersede(owner, _written(_PAIRS, *node.expressions))
+        supersede(owner, written(_PAIRS, *node.expressions))
 
 
 _TO_OIDS = {f"to_{name}": about for name, about in _REGISTERED.items()}
@@ -345,7 +303,7 @@ def _spelled(name: exp.Expr) -> exp.Expr:
     while isinstance(inner, exp.Cast):
         inner = inner.this
     literal = isinstance(inner, exp.Literal) and inner.is_string
-    return exp.Literal.string(_canonical(inner.this)) if literal else name
+    return exp.Literal.string(canonical(inner.this)) if literal else name
 
 
 def _answer(node: exp.Anonymous, build: _Build) -> exp.Expr:
@@ -354,7 +312,7 @@ def _answer(node: exp.Anonymous, build: _Build) -> exp.Expr:
     used = {each.name for each in nodes_of(answer, exp.Placeholder)}
     unused = {each.name: each for each in nodes_of(node, exp.Placeholder) if each.name not in used}
     for parameter in unused.values():
-        answer = _written("CASE WHEN (a IS NULL) IS NULL THEN NULL ELSE b END", parameter, answer)
+        answer = written("CASE WHEN (a IS NULL) IS NULL THEN NULL ELSE b END", parameter, answer)
     return answer
 
 
@@ -381,6 +339,8 @@ def _replace_relation(node: exp.Column) -> None:
 def _replace_call_in_from(node: exp.Table) -> None:
     """Replace a function that has no rows here by a query without rows."""
     call = node.this
+    if isinstance(call, exp.Anonymous) and call.name.lower() in SIGNALS:
+        replace_signal(call)
     if not isinstance(call, exp.Anonymous) or call.name.lower() not in _NO_ROWS:
         return
     names = _NO_ROWS[call.name.lower()].split()
@@ -442,7 +402,7 @@ def _replace_cast(node: exp.Cast) -> None:
     name = _type_named(to)
     if name in _REGISTERED and not names_relation(node):
         about = _REGISTERED[name]
-        oid = _oid(about, node.this)
+        oid = oid_of(about, node.this)
         supersede(node, oid if _is_compared(node, about) else _name_of(about, oid))
     elif name.startswith("regp") and isinstance(node.this, exp.Literal):
         text = node.this.this.removeprefix(f"{SYSTEM_CATALOG}.")
@@ -458,11 +418,11 @@ def _is_compared(node: exp.Expr, about: str) -> bool:
     if isinstance(around, _COMPARISONS):
         for side in (around.this, around.args.get("expression")):
             if isinstance(side, exp.Literal) and side.is_string:
-                supersede(side, _oid(about, side))
+                supersede(side, oid_of(about, side))
         return True
     if isinstance(around, exp.Cast):
         to = around.args["to"]
-        return to.this in _INTEGERS or _type_named(to) in {"oid", *_REGISTERED}
+        return to.this in INTEGERS or _type_named(to) in {"oid", *_REGISTERED}
     return isinstance(around, exp.Anonymous) and around.name.lower() in _TAKE_OIDS
 
 
@@ -486,79 +446,8 @@ def _around(node: exp.Expr) -> exp.Expr | None:
     return outer if isinstance(outer, exp.In | exp.Any) else around
 
 
-def _oid(about: str, value: exp.Expr) -> exp.Expr:
-    """The OID of an object that is given by its name or by its OID."""
-    inner = value.unnest()
-    if isinstance(inner, exp.Literal):
-        text = str(inner.this)
-        if text.isdigit():
-            return exp.cast(exp.Literal.number(text), exp.DType.BIGINT)
-        given = [exp.Literal.string(about), exp.Literal.string(_canonical(text))]
-        return exp.Anonymous(this=NAMED, expressions=given)
-    if not _may_be_text(inner):
-        return value.copy()
-    named = _oid_of_name(about, exp.cast(value.copy(), exp.DType.TEXT))
-    number = exp.TryCast(
-        this=exp.cast(value.copy(), exp.DType.TEXT), to=exp.DataType(this=exp.DType.BIGINT)
-    )
-    return exp.Coalesce(this=number, expressions=[named])
-
-
-def _may_be_text(value: exp.Expr) -> bool:
-    if isinstance(value, exp.Column):
-        return value.name not in _oid_columns() and not value.name.endswith("oid")
-    if isinstance(value, exp.Cast):
-        return value.to.this not in _INTEGERS
-    if isinstance(value, exp.Anonymous):
-        return value.name != NAMED
-    return True
-
-
-@cache
-def _oid_columns() -> frozenset[str]:
-    return frozenset(
-        name
-        for each in relations().values()
-        for name, type_, _ in each.columns
-        if type_ in {"oid", "int4", "regtype"}
-    )
-
-
-_PART = re.compile(r'"(?:[^"]|"")*"|[^.\s"]+(?: [^.\s"]+)*(?:\[\])?')
-
-
-def _canonical(text: str) -> str:
-    """The name as definitions spell it, without the system catalog before it."""
-    parts = _parts(text)
-    if len(parts) > 1 and parts[0] in {SYSTEM_CATALOG, PUBLIC}:
-        parts = parts[1:]
-    return ".".join(part if re.search(r"[\s\[]", part) else identifier(part) for part in parts)
-
-
-def _parts(name: str) -> list[str]:
-    return [
-        part[1:-1].replace('""', '"') if part.startswith('"') else part.lower()
-        for part in _PART.findall(name)
-    ]
-
-
 def _name_of(about: str, oid: exp.Expr) -> exp.Expr:
     """The name under which an OID is shown: the number itself if there is no such object."""
-    named = _lookup(about, oid, -1 if about == "type" else 0)
+    named = lookup(about, oid, -1 if about == "type" else 0)
     number = exp.cast(oid.copy(), exp.DType.TEXT)
     return exp.Coalesce(this=named, expressions=[number])
-
-
-def _as_oid(value: exp.Expr) -> exp.Expr:
-    """An OID that may be written as a text."""
-    inner = value.unnest()
-    if isinstance(inner, exp.Literal) and inner.is_string and inner.this.isdigit():
-        return exp.Literal.number(inner.this)
-    return value.copy()
-
-
-def named_calls(nodes: Iterable[exp.Expr]) -> Iterator[exp.Anonymous]:
-    """The calls that stand for OIDs of written names."""
-    for node in nodes:
-        if isinstance(node, exp.Anonymous) and node.name == NAMED:
-            yield node

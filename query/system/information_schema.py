@@ -53,23 +53,23 @@ def is_of_postgresql(name: str) -> bool:
 _OF_POSTGRESQL = frozenset({
     "administrable_role_authorizations", "applicable_roles", "attributes", "character_sets",
     "check_constraint_routine_usage", "collation_character_set_applicability", "collations",
-    "column_column_usage", "column_options", "column_privileges",
+    "column_column_usage", "column_options",
     "column_udt_usage", "constraint_table_usage", "data_type_privileges",
-    "domain_udt_usage", "element_types", "enabled_roles",
+    "domain_udt_usage", "element_types",
     "foreign_data_wrapper_options", "foreign_data_wrappers", "foreign_server_options",
     "foreign_servers", "foreign_table_options", "foreign_tables",
-    "information_schema_catalog_name", "parameters", "role_column_grants", "role_routine_grants",
-    "role_table_grants", "role_udt_grants", "role_usage_grants", "routine_column_usage",
+    "information_schema_catalog_name", "parameters", "role_routine_grants",
+    "role_udt_grants", "routine_column_usage",
     "routine_privileges", "routine_routine_usage", "routine_sequence_usage",
-    "routine_table_usage", "routines", "table_privileges", "transforms",
-    "triggered_update_columns", "triggers", "udt_privileges", "usage_privileges",
+    "routine_table_usage", "routines", "transforms",
+    "triggered_update_columns", "triggers", "udt_privileges",
     "user_defined_types", "user_mapping_options", "user_mappings", "view_column_usage",
     "view_routine_usage", "view_table_usage",
 })  # fmt: skip
 """The relations about what Hornbeam does not have, such as roles, functions and triggers."""
 
 
-def _named(catalog: Catalog) -> Iterator[tuple[str, str, Sequence[Column]]]:
+def named_relations(catalog: Catalog) -> Iterator[tuple[str, str, Sequence[Column]]]:
     """Relations and readable views: name, kind, columns."""
     for relation in catalog.schema.relations:
         yield relation.name, "BASE TABLE", relation.visible
@@ -80,25 +80,25 @@ def _named(catalog: Catalog) -> Iterator[tuple[str, str, Sequence[Column]]]:
         yield view.name, "VIEW", view.columns
 
 
-def _placed(full: str, catalog: Catalog) -> tuple[str, str, str]:
+def placed(full: str, catalog: Catalog) -> tuple[str, str, str]:
     """The database, the schema and the name of a full name."""
     return DATABASE, *parted(full, catalog.schema.spaces)
 
 
 def _constraint(relation: str, name: str, catalog: Catalog) -> tuple[str, str, str]:
     """The database, the schema and the name of a constraint of a relation."""
-    return (*_placed(relation, catalog)[:2], bare(name, catalog.schema.spaces))
+    return (*placed(relation, catalog)[:2], bare(name, catalog.schema.spaces))
 
 
 def _tables(catalog: Catalog) -> Iterator[_Row]:
-    for name, kind, _ in _named(catalog):
-        yield *_placed(name, catalog), kind, "YES" if kind == "BASE TABLE" else "NO"
+    for name, kind, _ in named_relations(catalog):
+        yield *placed(name, catalog), kind, "YES" if kind == "BASE TABLE" else "NO"
 
 
 def _columns(catalog: Catalog) -> Iterator[_Row]:
-    for name, _, columns in _named(catalog):
+    for name, _, columns in named_relations(catalog):
         for number, column in enumerate(columns, start=1):
-            yield *_placed(name, catalog), column.name, number, *_described(column, catalog)
+            yield *placed(name, catalog), column.name, number, *_described(column, catalog)
 
 
 def _described(column: Column, catalog: Catalog) -> _Row:
@@ -110,8 +110,8 @@ def _described(column: Column, catalog: Catalog) -> _Row:
         None if default is None else render_default(default),
         "YES" if column.nullable else "NO",
         *_type(type_, below),
-        *((None,) * 3 if column.domain is None else _placed(column.domain.name, catalog)),
-        *(_udt(type_) if below is None else _placed(below, catalog)),
+        *((None,) * 3 if column.domain is None else placed(column.domain.name, catalog)),
+        *(_udt(type_) if below is None else placed(below, catalog)),
         "YES" if identity else "NO",
         None if not identity or default is None else _GENERATION[default.identity.always],
         "ALWAYS" if generated else "NEVER",
@@ -213,7 +213,7 @@ def _table_constraints(catalog: Catalog) -> Iterator[_Row]:
         named += [(check.name, "CHECK") for check in relation.own_checks]
         for name, kind in named:
             constraint = _constraint(relation.name, name, catalog)
-            yield *constraint, *_placed(relation.name, catalog), kind, "NO", "NO"
+            yield *constraint, *placed(relation.name, catalog), kind, "NO", "NO"
 
 
 def _check_constraints(catalog: Catalog) -> Iterator[_Row]:
@@ -231,23 +231,23 @@ def _domains(catalog: Catalog) -> Iterator[_Row]:
         shown = None if default is None else render_default(default)
         type_, of = domain.value.type, domain.value.domain
         below = None if of is None else of.name
-        udt = _udt(type_) if below is None else _placed(below, catalog)
-        yield *_placed(domain.name, catalog), shown, *_type(type_, below), *udt
+        udt = _udt(type_) if below is None else placed(below, catalog)
+        yield *placed(domain.name, catalog), shown, *_type(type_, below), *udt
 
 
 def _domain_constraints(catalog: Catalog) -> Iterator[_Row]:
     for domain in catalog.schema.domains:
         for check in domain.checks:
             constraint = _constraint(domain.name, check.name, catalog)
-            yield *constraint, *_placed(domain.name, catalog), "NO", "NO"
+            yield *constraint, *placed(domain.name, catalog), "NO", "NO"
 
 
 def _column_domain_usage(catalog: Catalog) -> Iterator[_Row]:
-    for name, _, columns in _named(catalog):
+    for name, _, columns in named_relations(catalog):
         for column in columns:
             if column.domain is not None:
-                domain = _placed(column.domain.name, catalog)
-                yield *domain, *_placed(name, catalog), column.name
+                domain = placed(column.domain.name, catalog)
+                yield *domain, *placed(name, catalog), column.name
 
 
 def _key_column_usage(catalog: Catalog) -> Iterator[_Row]:
@@ -255,7 +255,7 @@ def _key_column_usage(catalog: Catalog) -> Iterator[_Row]:
         for name, kind, columns in _keys(relation, catalog):
             for number, column in enumerate(columns, start=1):
                 position = number if kind == "FOREIGN KEY" else None
-                place = *_placed(relation.name, catalog), column
+                place = *placed(relation.name, catalog), column
                 yield *_constraint(relation.name, name, catalog), *place, number, position
 
 
@@ -279,16 +279,16 @@ def _constraint_column_usage(catalog: Catalog) -> Iterator[_Row]:
         for name, kind, columns in _keys(relation, catalog):
             if kind != "FOREIGN KEY":
                 for column in columns:
-                    place = *_placed(relation.name, catalog), column
+                    place = *placed(relation.name, catalog), column
                     yield *place, *_constraint(relation.name, name, catalog)
         for key in relation.foreign_keys:
             for column in key.parent_columns:
                 constraint = _constraint(relation.name, key.name, catalog)
-                yield *_placed(key.parent, catalog), column, *constraint
+                yield *placed(key.parent, catalog), column, *constraint
         for check in relation.own_checks:
             for column in columns_in(check.sql, relation.visible_names):
                 constraint = _constraint(relation.name, check.name, catalog)
-                yield *_placed(relation.name, catalog), column, *constraint
+                yield *placed(relation.name, catalog), column, *constraint
 
 
 def columns_in(sql: str, names: Sequence[str]) -> Sequence[str]:
@@ -302,9 +302,9 @@ def columns_in(sql: str, names: Sequence[str]) -> Sequence[str]:
 
 def _views(catalog: Catalog) -> Iterator[_Row]:
     declared = shown_views(objects_of(catalog))
-    for name, kind, _ in _named(catalog):
+    for name, kind, _ in named_relations(catalog):
         if kind == "VIEW":
-            yield *_placed(name, catalog), declared.get(name), "NONE", "NO", "NO"
+            yield *placed(name, catalog), declared.get(name), "NONE", "NO", "NO"
 
 
 def _sequences(catalog: Catalog) -> Iterator[_Row]:
@@ -317,11 +317,11 @@ def _sequences(catalog: Catalog) -> Iterator[_Row]:
                 if options.last is not None:
                     up = options.increment > 0
                     least, most = (least, options.last) if up else (options.last, most)
-                yield _sequence(_placed(name, catalog), column.type, options, (least, most), "NO")
+                yield _sequence(placed(name, catalog), column.type, options, (least, most), "NO")
     for each in catalog.schema.sequences:
         cycles = "YES" if each.cycle else "NO"
         bounds = each.least, each.most
-        yield _sequence(_placed(each.name, catalog), each.type, each.numbers, bounds, cycles)
+        yield _sequence(placed(each.name, catalog), each.type, each.numbers, bounds, cycles)
 
 
 def _sequence(
@@ -340,7 +340,7 @@ def _schemata(catalog: Catalog) -> Iterator[_Row]:
         yield DATABASE, name, DATABASE, None, None, None, None
 
 
-def _texts(names: str) -> tuple[Column, ...]:
+def texts(names: str) -> tuple[Column, ...]:
     return tuple(Column(name, TEXT) for name in names.split())
 
 
@@ -352,74 +352,74 @@ _OF_TABLE = "table_catalog table_schema table_name"
 _OF_DOMAIN = "domain_catalog domain_schema domain_name"
 _OF_CONSTRAINT = "constraint_catalog constraint_schema constraint_name"
 _ROWS: dict[str, tuple[tuple[Column, ...], Callable[[Catalog], Iterator[_Row]]]] = {
-    "tables": (_texts(f"{_OF_TABLE} table_type is_insertable_into"), _tables),
+    "tables": (texts(f"{_OF_TABLE} table_type is_insertable_into"), _tables),
     "columns": (
         (
-            *_texts(f"{_OF_TABLE} column_name"),
+            *texts(f"{_OF_TABLE} column_name"),
             *_numbers("ordinal_position"),
-            *_texts("column_default is_nullable data_type"),
+            *texts("column_default is_nullable data_type"),
             *_numbers("character_maximum_length numeric_precision numeric_precision_radix"),
             *_numbers("numeric_scale datetime_precision"),
-            *_texts(_OF_DOMAIN),
-            *_texts("udt_catalog udt_schema udt_name is_identity identity_generation"),
-            *_texts("is_generated generation_expression"),
+            *texts(_OF_DOMAIN),
+            *texts("udt_catalog udt_schema udt_name is_identity identity_generation"),
+            *texts("is_generated generation_expression"),
         ),
         _columns,
     ),
     "table_constraints": (
-        _texts(f"{_OF_CONSTRAINT} {_OF_TABLE} constraint_type is_deferrable initially_deferred"),
+        texts(f"{_OF_CONSTRAINT} {_OF_TABLE} constraint_type is_deferrable initially_deferred"),
         _table_constraints,
     ),
     "key_column_usage": (
         (
-            *_texts(f"{_OF_CONSTRAINT} {_OF_TABLE} column_name"),
+            *texts(f"{_OF_CONSTRAINT} {_OF_TABLE} column_name"),
             *_numbers("ordinal_position position_in_unique_constraint"),
         ),
         _key_column_usage,
     ),
-    "check_constraints": (_texts(f"{_OF_CONSTRAINT} check_clause"), _check_constraints),
+    "check_constraints": (texts(f"{_OF_CONSTRAINT} check_clause"), _check_constraints),
     "referential_constraints": (
-        _texts(
+        texts(
             f"{_OF_CONSTRAINT} unique_constraint_catalog unique_constraint_schema"
             " unique_constraint_name match_option update_rule delete_rule"
         ),
         _referential_constraints,
     ),
     "constraint_column_usage": (
-        _texts(f"{_OF_TABLE} column_name {_OF_CONSTRAINT}"),
+        texts(f"{_OF_TABLE} column_name {_OF_CONSTRAINT}"),
         _constraint_column_usage,
     ),
     "domains": (
         (
-            *_texts(f"{_OF_DOMAIN} domain_default data_type"),
+            *texts(f"{_OF_DOMAIN} domain_default data_type"),
             *_numbers("character_maximum_length numeric_precision numeric_precision_radix"),
             *_numbers("numeric_scale datetime_precision"),
-            *_texts("udt_catalog udt_schema udt_name"),
+            *texts("udt_catalog udt_schema udt_name"),
         ),
         _domains,
     ),
     "domain_constraints": (
-        _texts(f"{_OF_CONSTRAINT} {_OF_DOMAIN} is_deferrable initially_deferred"),
+        texts(f"{_OF_CONSTRAINT} {_OF_DOMAIN} is_deferrable initially_deferred"),
         _domain_constraints,
     ),
     "column_domain_usage": (
-        _texts(f"{_OF_DOMAIN} {_OF_TABLE} column_name"),
+        texts(f"{_OF_DOMAIN} {_OF_TABLE} column_name"),
         _column_domain_usage,
     ),
     "views": (
-        _texts(f"{_OF_TABLE} view_definition check_option is_updatable is_insertable_into"),
+        texts(f"{_OF_TABLE} view_definition check_option is_updatable is_insertable_into"),
         _views,
     ),
     "sequences": (
         (
-            *_texts("sequence_catalog sequence_schema sequence_name data_type"),
+            *texts("sequence_catalog sequence_schema sequence_name data_type"),
             *_numbers("numeric_precision numeric_precision_radix numeric_scale"),
-            *_texts("start_value minimum_value maximum_value increment cycle_option"),
+            *texts("start_value minimum_value maximum_value increment cycle_option"),
         ),
         _sequences,
     ),
     "schemata": (
-        _texts(
+        texts(
             "catalog_name schema_name schema_owner default_character_set_catalog"
             " default_character_set_schema default_character_set_name sql_path"
         ),

@@ -12,6 +12,8 @@ from typing import Any
 
 from hornbeam_server.query.dialect.settings import all_settings
 from hornbeam_server.query.system import definitions, postgresql, schema_rows
+from hornbeam_server.query.system.activity import activity
+from hornbeam_server.query.system.asking import Facts
 from hornbeam_server.query.system.definitions import index_definition
 from hornbeam_server.query.system.objects import Class, Objects, objects_of
 from hornbeam_server.query.system.oids import DATABASE_OID, OWNER
@@ -174,12 +176,24 @@ _ROWS: dict[str, Callable[[Objects], Iterable[Given]]] = {
 }
 """The rows of each relation that is about the schema or the server, besides recorded ones."""
 
+_LIVE: dict[str, Callable[[Objects, Facts], Iterable[Given]]] = {"pg_stat_activity": activity}
+"""The rows of live relations."""
+
 
 def _rows(described: Described, catalog: Catalog) -> Iterator[Row]:
     of_schema = _ROWS.get(described.name)
     given = [*postgresql.rows(described.name)]
     if of_schema is not None:
         given += of_schema(objects_of(catalog))
+    return _in_order(described, given)
+
+
+def _live_rows(described: Described, catalog: Catalog, facts: Facts) -> Iterator[Row]:
+    return _in_order(described, _LIVE[described.name](objects_of(catalog), facts))
+
+
+def _in_order(described: Described, given: Iterable[Given]) -> Iterator[Row]:
+    """The rows with all columns of the relation."""
     columns = [
         (name, postgresql.zero(type_) if not_null else None)
         for name, type_, not_null in described.columns
@@ -197,7 +211,9 @@ def _relation(described: Described) -> SystemRelation:
         Column(name, postgresql.column_type(type_)) for name, type_, _ in described.columns
     )
     types = tuple(type_ for _, type_, _ in described.columns)
-    return SystemRelation(SYSTEM_CATALOG, described.name, columns, types, partial(_rows, described))
+    rows = partial(_rows, described)
+    live = partial(_live_rows, described) if described.name in _LIVE else None
+    return SystemRelation(SYSTEM_CATALOG, described.name, columns, types, rows, live)
 
 
 def _texts(catalog: Catalog) -> Iterator[Row]:

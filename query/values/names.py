@@ -1,14 +1,20 @@
-"""PostgreSQL's `parse_ident`: the parts of a name that is written as in SQL."""
+"""Names that are written as in SQL: PostgreSQL's `parse_ident`, and names of objects."""
 
 from __future__ import annotations
 
 import re
 
 from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.identifiers import identifier
+from hornbeam_server.schema.model import PUBLIC
+from hornbeam_server.schema.namespaces import SYSTEM_CATALOG
 
 _SPACE = " \t\n\r\f"
 _PART = re.compile(r'"((?:[^"]|"")*)"|([A-Za-z_\x80-\U0010ffff][\w$\x80-\U0010ffff]*)')
 _UPPER = re.compile(r"[A-Z]+")
+_WORDS = re.compile(r'"(?:[^"]|"")*"|[^.\s"]+(?: [^.\s"]+)*(?:\[\])?')
+"""A part of the name of an object: in quotes, or words, which the name of an array ends with []."""
+_BEHIND_WORD = re.compile(r"[\s\[]")
 
 
 def parse_ident(text: str, strict: bool = True) -> tuple[str, ...]:
@@ -52,3 +58,21 @@ def _error(text: str, reason: str) -> TypeMismatch:
     return TypeMismatch(
         f"{shown!r} is no name. {reason}", cure='Write parts of a name, such as shop."Item".'
     )
+
+
+def canonical(text: str) -> str:
+    """The name of an object as definitions spell it: without PostgreSQL's catalog or the usual
+    schema before it, and with quotes where they are needed. A type may have several words."""
+    parts = _WORDS.findall(text)
+    if len(parts) > 1 and _plain(parts[0]) in {SYSTEM_CATALOG, PUBLIC}:
+        parts = parts[1:]
+    return ".".join(map(_spelled, parts))
+
+
+def _plain(part: str) -> str:
+    return part[1:-1].replace('""', '"') if part.startswith('"') else part.lower()
+
+
+def _spelled(part: str) -> str:
+    words = not part.startswith('"') and _BEHIND_WORD.search(part)
+    return part.lower() if words else identifier(_plain(part))

@@ -347,3 +347,18 @@ def test_a_parameter_names_a_setting(wire):
             connection.execute("SELECT current_setting(%s)", ("that's",))
         with pytest.raises(psycopg.Error, match="The arguments of current_setting"):
             connection.execute("SELECT current_setting(lower(%s))", ("timezone",))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 'infinity'::DATE",
+        "SELECT CAST(word AS TIMESTAMP) FROM (VALUES ('-infinity')) AS v (word)",
+        "SELECT TIMESTAMPTZ 'infinity'",
+        "INSERT INTO kinds (k_id, k_date) VALUES (990, 'infinity')",
+        "INSERT INTO kinds (k_id, k_at) SELECT 990, CAST('-' || 'infinity' AS TIMESTAMP)",
+    ],
+)
+def test_infinity_is_no_date_and_no_timestamp(wire, sql):
+    with wire.connect() as connection, pytest.raises(errors.DataError, match="is infinite, since"):
+        connection.execute(sql)

@@ -206,7 +206,7 @@ def test_a_secret_of_another_session_cancels_nothing(keyed):
 
         thread = threading.Thread(target=query)
         thread.start()
-        for process in list(keyed.world.listener._by_process):
+        for process in [each.pid for each in keyed.world.app.state.backends.shown()]:
             request = (16).to_bytes(4) + (80877102).to_bytes(4) + process.to_bytes(4) + bytes(4)
             with socket.create_connection(("127.0.0.1", keyed.world.port), timeout=10) as raw:
                 raw.sendall(request)

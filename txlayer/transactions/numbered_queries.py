@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence, Set
 from contextlib import aclosing
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+import pyarrow as pa
 from sqlglot import exp
 
 from hornbeam_server.query.engine import QueryStream
@@ -43,6 +45,14 @@ from hornbeam_server.txlayer.transactions.steps import WithRows
 from hornbeam_server.txlayer.transactions.workspace import gathered
 
 
+class _Given(NamedTuple):
+    """The parameters of one run by their keys, its deadline, and the live system relations."""
+
+    values: Mapping[Any, Any]
+    deadline: float | None
+    live: Mapping[str, pa.Table]
+
+
 class NumberedQuery:
     """A planned SELECT that takes numbers from sequences; it runs like a `PreparedQuery`."""
 
@@ -66,6 +76,7 @@ class NumberedQuery:
         self.served_by = _distinct((each.served_by for each in prepared), own)
         self.answered_by = _distinct((each.answered_by for each in prepared), own)
         self.sources = frozenset[str]().union(*(each.sources for each in prepared)) - own
+        self.live = frozenset[str]().union(*(each.live for each in prepared))
         self._blocks, self._query, self._outputs = blocks, query, outputs
         self._parameters, self._numbers = parameters, numbers
 
@@ -76,33 +87,33 @@ class NumberedQuery:
         *,
         deadline: float | None = None,
         max_rows: int | None = None,
+        live: Mapping[str, pa.Table] = MappingProxyType({}),
     ) -> QueryStream:
         """Start the query: see `PreparedQuery.run`."""
-        named = self._named(parameters)
+        given = _Given(self._named(parameters), deadline, live)
         rows: dict[str, Sequence[Row]] = {}
         if self._blocks:
             reader = WithRows(reader, rows, self._query.prepared.catalog)
         for block in self._blocks:
-            stream = await self._started(block.query, block.outputs, reader, named, deadline, None)
+            stream = await self._started(block.query, block.outputs, reader, given, None)
             found = await gathered(stream, "a subquery", budget_of_reads())
             rows[block.rows] = await made((n, *row) for n, row in enumerate(found))
-        return await self._started(self._query, self._outputs, reader, named, deadline, max_rows)
+        return await self._started(self._query, self._outputs, reader, given, max_rows)
 
     async def _started(
         self,
         query: Subquery,
         outputs: Outputs | None,
         reader: RowReader,
-        named: Mapping[Any, Any],
-        deadline: float | None,
+        given: _Given,
         max_rows: int | None,
     ) -> QueryStream:
-        given = {name: named[key] for name, key in query.uses.items()}
-        stream = await query.prepared.run(reader, given, deadline=deadline)
+        values = {name: given.values[key] for name, key in query.uses.items()}
+        stream = await query.prepared.run(reader, values, deadline=given.deadline, live=given.live)
         if outputs is None:
             return stream
         rows = self._completed(stream, outputs)
-        return QueryStream(completed(stream.columns, outputs), rows, None, deadline, max_rows)
+        return QueryStream(completed(stream.columns, outputs), rows, None, given.deadline, max_rows)
 
     def explain(
         self, parameters: Parameters | None = None, *, notes: Sequence[str] = ()

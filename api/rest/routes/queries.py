@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import Header, Request, Response
 
 from hornbeam_server.api.rest import response_models
+from hornbeam_server.api.rest.askers import asker_of
 from hornbeam_server.api.rest.authorization import ShownNames
 from hornbeam_server.api.rest.dependencies import (
     ReadDb,
@@ -34,6 +35,9 @@ from hornbeam_server.node.database import Database
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.pgwire.ports import ROWS, RowTaker
 from hornbeam_server.query.explain import Explanation, Shown
+from hornbeam_server.query.parsing.system_signals import mentions_signals
+from hornbeam_server.query.system.asking import Asker
+from hornbeam_server.schema.errors import Unsupported
 
 router = tagged("queries")
 READER = needs(Role.READER)
@@ -63,7 +67,8 @@ async def query(
 
     async def answer(body: QueryBody, shown: ShownNames, version: int) -> Response:
         taker, arrow = request.scope.get(ROWS), ARROW in accept
-        answering = _answer(body, db, limits, began, version, shown, arrow=arrow, taker=taker)
+        asked = _Asked(body, shown, asker_of(request), version, began)
+        answering = _answer(asked, db, limits, arrow=arrow, taker=taker)
         return await unless_gone(request.receive, answering)
 
     admit = partial(admitted, request, db, body, characters, locate, allow)
@@ -74,18 +79,27 @@ async def query(
     return response
 
 
+class _Asked(NamedTuple):
+    """A query that is admitted under a version of the catalog: what the system catalog shows to it,
+    and its client. `began` is a time of `metrics.now_s`."""
+
+    body: QueryBody
+    shown: ShownNames
+    asker: Asker
+    version: int
+    began: float
+
+
 async def _answer(
-    body: QueryBody,
-    db: Database,
-    limits: Settings,
-    began: float,
-    version: int,
-    shown: ShownNames,
-    *,
-    arrow: bool,
-    taker: RowTaker | None,
+    asked: _Asked, db: Database, limits: Settings, *, arrow: bool, taker: RowTaker | None
 ) -> Response:
     """The answer, if the catalog still has the version under which the query was admitted."""
+    body, began = asked.body, asked.began
+    if taker is None and mentions_signals(body.sql):
+        raise Unsupported(
+            "Sessions are ended over PostgreSQL's protocol only.",
+            cure="Connect by psql or a driver of PostgreSQL.",
+        )
     async with AsyncExitStack() as stack:
         query = db.query(
             body.sql,
@@ -107,8 +121,9 @@ async def _answer(
             view_bookmark=body.view_bookmark,
             view_wait_s=_seconds(body.view_wait_ms) or 0.0,
             session=body.session,
-            admitted_under=version,
-            shown=shown,
+            admitted_under=asked.version,
+            shown=asked.shown,
+            asker=asked.asker,
         )
         result = await stack.enter_async_context(query)
         if taker is not None:
@@ -140,7 +155,8 @@ async def explain(body: ExplainBody, request: Request, db: ReadDb) -> Response:
             "shown": shown,
         }
         if body.analyze:
-            return await db.analyzed(body.sql, body.parameters or (), **options)
+            asker = asker_of(request)
+            return await db.analyzed(body.sql, body.parameters or (), asker=asker, **options)
         return await db.explained(body.sql, body.parameters, **options)
 
     admit = partial(admitted, request, db, body, len(body.sql), locate, allow)
