@@ -1,6 +1,6 @@
 """The adapters that a database runs on, chosen by the settings.
 
-Embedded: RocksDB, log and coordination in one folder. On a cluster: HBase through its Thrift 2
+Embedded: RocksDB, log and coordination in one folder. On a cluster: HBase through its Thrift
 gateways, the log on HDFS, coordination by ZooKeeper.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import structlog
 
-from hornbeam_server.node.settings import Settings, gateway_addresses
+from hornbeam_server.node.settings import Settings, read_gateways
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.pool import new_threads
 from hornbeam_server.query.workers.processes import Worker, fork_worker
@@ -41,6 +41,7 @@ from hornbeam_server.storage.source import (
     LocalLogSource,
     LogSource,
     Source,
+    open_hbase,
 )
 from hornbeam_server.storage.tcp.peers import TcpPeers, Tls
 from hornbeam_server.storage.tracing import Tracer
@@ -129,10 +130,15 @@ def cluster_ports(
 ) -> Ports:
     """Ports of the database on the cluster that `settings` name, with `tls` between its nodes.
     Sends nothing yet. Raises InvalidRequest when the folder to spill to cannot be created."""
-    from hornbeam_server.storage.hbase.store import HBaseStore
     from hornbeam_server.storage.hdfs.log import HdfsLog, hdfs_logs
 
-    gateways = gateway_addresses(settings.gateways)
+    gateways = read_gateways(settings.gateways)
+    rows = HBaseSource(
+        tuple(f"{host}:{port}" for host, port in gateways.addresses),
+        settings.database,
+        gateways.thrift,
+        settings.region_server_page_port,
+    )
     _data_folder(settings)
     folder = f"/{settings.database}/log"
 
@@ -145,7 +151,7 @@ def cluster_ports(
             catalog_version=catalog_version,
         )
 
-    store = HBaseStore(gateways, namespace=settings.database)
+    store = open_hbase(rows)
     peers = TcpPeers(
         settings.database,
         bytes.fromhex(settings.node_secret.get_secret_value()),
@@ -155,10 +161,9 @@ def cluster_ports(
         tls=tls,
     )
     logs = hdfs_logs(settings.hdfs, folder)
-    reachable = tuple(f"{host}:{port}" for host, port in gateways)
 
     async def export(_: str) -> Source:
-        return HBaseSource(reachable, settings.database)
+        return rows
 
     return Ports(
         store,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from tomllib import TOMLDecodeError
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import (
@@ -99,7 +99,17 @@ class Settings(BaseSettings):
         "in HDFS and ZooKeeper.",
     )
     gateways: str = Field(
-        "127.0.0.1:9091", description="HBase Thrift 2 gateways: host:port, comma-separated."
+        "127.0.0.1:9091",
+        description="HBase Thrift 2 gateways: host:port, comma-separated. Or Thrift 1 gateways: "
+        "thrift1://host:port for each.",
+    )
+    region_server_page_port: int = Field(
+        16_030,
+        ge=0,
+        le=65_535,
+        description="Port of the web pages of HBase's region servers, where nodes with Thrift 1 "
+        "gateways read two settings that they need. 0: they are not read; the operator has made "
+        "sure of them.",
     )
     zookeeper: str = Field(
         "127.0.0.1:2181", description="ZooKeeper servers: host:port, comma-separated."
@@ -323,7 +333,7 @@ class Settings(BaseSettings):
     @field_validator("gateways")
     @classmethod
     def _are_gateways(cls, value: str) -> str:
-        gateway_addresses(value)
+        read_gateways(value)
         return value
 
     @field_validator("node_secret")
@@ -350,19 +360,26 @@ class Settings(BaseSettings):
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 
-def gateway_addresses(gateways: str) -> list[tuple[str, int]]:
-    """Host and port of each of the setting's `gateways`. Raises ValueError."""
-    return [_gateway_address(text.strip()) for text in gateways.split(",")]
+class Gateways(NamedTuple):
+    """Gateways of HBase: of Thrift `thrift` (1 or 2), at hosts and ports."""
+
+    thrift: int
+    addresses: tuple[tuple[str, int], ...]
+
+
+def read_gateways(text: str) -> Gateways:
+    """The gateways that the setting names: host:port for Thrift 2, thrift1://host:port for
+    Thrift 1. Raises ValueError."""
+    written = [address.strip() for address in text.split(",")]
+    old = [address for address in written if address.startswith(_THRIFT_1)]
+    if old and len(old) < len(written):
+        (other, *_) = [address for address in written if address not in old]
+        raise ValueError(f"{old[0]} is of Thrift 1 and {other} of Thrift 2; name gateways of one")
+    addresses = tuple(_gateway_address(each.removeprefix(_THRIFT_1)) for each in written)
+    return Gateways(1 if old else 2, addresses)
 
 
 def _gateway_address(text: str) -> tuple[str, int]:
-    if text.startswith(_THRIFT_1):
-        raise ValueError(
-            f"{text} is a Thrift 1 server of HBase. It cannot force HBase's log to disk, so a "
-            "power cut would lose rows, and it cannot set or check what Hornbeam's tables need. "
-            "Start a Thrift 2 server next to it (bin/hbase thrift2 start -p 9091 --infoport 9096), "
-            "and name its host:port; see docs/nodes.md"
-        )
     authority = read_authority(text)
     if authority is None or not authority.port or authority.port > _HIGHEST_PORT:
         raise ValueError(f"{text!r} is not host:port, such as 127.0.0.1:9091")

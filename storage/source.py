@@ -15,10 +15,14 @@ from hornbeam_server.storage.rocks.store import RocksStore
 
 
 class HBaseSource(msgspec.Struct, frozen=True, tag="hbase"):
-    """Tables in HBase's namespace `namespace`, through Thrift 2 gateways (host:port)."""
+    """Tables in HBase's namespace `namespace`, through gateways (host:port) of Thrift `thrift`.
+    Over Thrift 1, a process that writes reads HBase's settings at `region_server_page_port`; 0: it
+    does not."""
 
     gateways: tuple[str, ...]
     namespace: str
+    thrift: int = 2
+    region_server_page_port: int = 0
 
 
 class CheckpointSource(msgspec.Struct, frozen=True, tag="checkpoint"):
@@ -35,12 +39,22 @@ def open_source(source: Source) -> TableStore:
     Corruption."""
     if isinstance(source, CheckpointSource):
         return RocksStore.open_checkpoint(Path(source.folder))
+    return open_hbase(source)
+
+
+def open_hbase(source: HBaseSource) -> TableStore:
+    """The store in HBase for reading and writing, from within an event loop. Sends nothing yet."""
+    named = [gateway.rpartition(":") for gateway in source.gateways]
+    addresses = [(host, int(port)) for host, _, port in named]
+    if source.thrift == 1:
+        from hornbeam_server.storage.hbase.thrift1.store import HBaseThrift1Store
+
+        return HBaseThrift1Store(
+            addresses, namespace=source.namespace, page_port=source.region_server_page_port
+        )
     from hornbeam_server.storage.hbase.store import HBaseStore
 
-    addresses = [gateway.rpartition(":") for gateway in source.gateways]
-    return HBaseStore(
-        [(host, int(port)) for host, _, port in addresses], namespace=source.namespace
-    )
+    return HBaseStore(addresses, namespace=source.namespace)
 
 
 class LocalLogSource(msgspec.Struct, frozen=True, tag="local"):

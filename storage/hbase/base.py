@@ -58,10 +58,13 @@ class GatewayStore:
         self._reads = Reads(calls)
         self._puts = SharedCalls(self._put_all, calls.timeout_s)
         # Operations of the parts are operations of the store.
-        self.create_table, self.tables = definitions.create, definitions.names
+        self.tables = definitions.names
         self.get, self.scan = self._reads.get, self._reads.scan
         self.scan_prefixes, self.scan_values = self._reads.scan_prefixes, self._reads.scan_values
         self.flush, self.purge = flushing.flush, purging.purge
+
+    async def create_table(self, table: str, splits: Sequence[bytes] = ()) -> None:
+        await self._definitions.create(table, splits)
 
     async def drop_table(self, table: str) -> None:
         await self._definitions.drop(table)

@@ -25,8 +25,9 @@ class Region(NamedTuple):
     server: bytes | None
 
 
-async def regions(calls: Calls, tables: Collection[str]) -> list[Region]:
-    """All regions of `tables` that are served or about to be, in order."""
+async def regions(calls: Calls, tables: Collection[str] | None = None) -> list[Region]:
+    """All regions of `tables` (None: of all tables of the namespace) that are served or about to
+    be, in order."""
     # `:` and `;` are neighbours: the tables of the namespace, and nothing else.
     start, stop = f"{calls.namespace}:".encode(), f"{calls.namespace};".encode()
     rows: Sequence[MetaRow] = await calls.in_thread(
@@ -38,7 +39,7 @@ async def regions(calls: Calls, tables: Collection[str]) -> list[Region]:
             calls.timeout_s * ATTEMPT,
         )
     )
-    wanted = {calls.full_name(table) for table in tables}
+    wanted = None if tables is None else {calls.full_name(table) for table in tables}
     return [region for row in rows if (region := _region(*row, wanted)) is not None]
 
 
@@ -51,12 +52,15 @@ async def splits(calls: Calls, table: str) -> list[bytes]:
     return sorted(key for region in found if (key := key_of(region.first)))
 
 
-def _region(key: bytes, info: dict[bytes, bytes], tables: Collection[bytes]) -> Region | None:
-    """The region of a row of `hbase:meta`; None for other rows and for closed regions. A region's
-    row is named `table,first key,number`, and a first key may contain commas. The table itself
-    has a row, too."""
+def _region(
+    key: bytes, info: dict[bytes, bytes], tables: Collection[bytes] | None
+) -> Region | None:
+    """The region of a row of `hbase:meta`; None for rows of other tables and for closed regions. A
+    region's row is named `table,first key,number`, and a first key may contain commas. The table
+    itself has a row, too."""
     table, _, rest = key.partition(b",")
-    if table not in tables or not rest or info.get(b"state") in _CLOSED:
+    wanted = tables is None or table in tables
+    if not wanted or not rest or info.get(b"state") in _CLOSED:
         return None
     served = info.get(b"state") == _SERVED and b"server" in info
     server = info[b"server"] + b"," + info[b"serverstartcode"] if served else None

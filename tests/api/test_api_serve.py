@@ -25,8 +25,8 @@ from hornbeam_server.node.settings import (
     NO_SETTINGS,
     Settings,
     describe,
-    gateway_addresses,
     load_settings,
+    read_gateways,
     require_known,
 )
 from hornbeam_server.schema.errors import HornbeamError, InvalidRequest
@@ -167,7 +167,8 @@ def test_requests_that_a_shutdown_ends_are_answered(tmp_path):
         ({"port": 99_999}, 78, "Setting port"),
         ({"gateways": "gate1:9091,gate2"}, 78, "'gate2' is not host:port"),
         ({"gateways": "gate1:9091,gate2:70000"}, 78, "'gate2:70000' is not host:port"),
-        ({"gateways": "thrift1://gate1:9090"}, 78, "cannot force HBase's log to disk"),
+        ({"gateways": "gate1:9091,thrift1://gate1:9090"}, 78, "gateways of one"),
+        ({"gateways": "thrift1://gate1"}, 78, "'gate1' is not host:port"),
         ({"nonsense": 1}, 78, "Setting nonsense"),
         ({"log_retention_s": "inf"}, 78, "Setting log_retention_s"),
         ({"housekeeping_interval_s": float("nan")}, 78, "Setting housekeeping_interval_s"),
@@ -183,7 +184,12 @@ def test_invalid_settings_end_the_server(tmp_path, capsys, given, code, words):
 
 def test_addresses_of_gateways_are_names_or_numbers_of_either_kind():
     named = "gate1:9091, 10.0.0.2:9091,[::1]:9092"
-    assert gateway_addresses(named) == [("gate1", 9091), ("10.0.0.2", 9091), ("::1", 9092)]
+    addresses = (("gate1", 9091), ("10.0.0.2", 9091), ("::1", 9092))
+    assert read_gateways(named) == (2, addresses)
+    assert read_gateways(",".join(f"thrift1://{each.strip()}" for each in named.split(","))) == (
+        1,
+        addresses,
+    )
 
 
 def test_an_unknown_variable_is_an_error(tmp_path, capsys, monkeypatch):

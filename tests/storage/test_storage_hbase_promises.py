@@ -58,6 +58,7 @@ def served_by(monkeypatch):
     codes = [b"code-1"]
 
     async def regions(calls, tables):
+        tables = {"t"} if tables is None else tables
         return [
             Region(table.encode(), b"\0", code and b"127.0.0.1:16020," + code)
             for table in sorted(tables)
@@ -116,11 +117,12 @@ async def test_each_region_server_is_asked_once_and_again_when_it_was_started_ag
         assert made.unflushed == set()
 
 
-async def test_a_server_that_does_not_keep_the_promises_is_refused_before_the_first_put(served_by):
+async def test_a_server_that_does_not_keep_the_promises_is_a_wrong_setting_at_the_start(served_by):
+    """A node creates the system's tables when it starts."""
     with serving(page(NOT_FORCED)) as (port, _), promises(port) as made:
         for _ in range(2):
             with pytest.raises(InvalidRequest, match=r"127\.0\.0\.1.*hsync is false") as refused:
-                await made.before_puts({"t"})
+                await made.of_created("u")
         assert "hbase-site.xml of all region servers" in refused.value.cure
 
 
@@ -128,8 +130,9 @@ async def test_a_flush_fails_while_a_new_server_does_not_keep_the_promises(serve
     """So the log keeps what a power cut may take from HBase."""
     with serving(page(NOT_FORCED)) as (port, _), promises(port) as made:
         made.unflushed = {"t"}
-        with pytest.raises(InvalidRequest):
-            await made.flush()
+        for failing in (made.flush(), made.before_puts({"t"})):
+            with pytest.raises(Unavailable, match="hsync is false"):
+                await failing
         assert made.unflushed == {"t"}
 
 

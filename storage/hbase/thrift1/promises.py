@@ -4,10 +4,13 @@
 - `hbase.hstore.time.to.purge.deletes`: delete markers stay for a day, so that they hide late copies
   of puts below them (`storage.hbase.tables`).
 
-Region servers show their configuration at their web page. Each one that serves a table of this
-store is asked before the first put into that table, and in a flush if it has not been asked. Puts
-into a region that has left a server before that server was asked were written to files when the
-region left.
+Region servers show their configuration at their web page. Each one that serves a table of the
+namespace is asked when a table is created, as a node does at its start, and each other one before
+the first put into one of its tables or in a flush. Puts into a region that has left a server before
+that server was asked were written to files when the region left.
+
+A server that does not keep the promises is a wrong setting when a table is created. Later the store
+goes on without it: a put into a table that is new here, or a flush, fails until it is set up.
 """
 
 from __future__ import annotations
@@ -16,10 +19,10 @@ import asyncio
 import http.client
 import json
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
-from hornbeam_server.schema.errors import InvalidRequest, Unavailable
+from hornbeam_server.schema.errors import HornbeamError, InvalidRequest, Unavailable
 from hornbeam_server.storage.hbase import servers
 from hornbeam_server.storage.hbase.calls import PAUSES_S, Calls
 from hornbeam_server.storage.hbase.tables import MARKERS_STAY
@@ -46,12 +49,20 @@ class Promises:
         """Tables whose region servers have been asked."""
         self._asking = asyncio.Lock()
 
+    async def of_created(self, table: str) -> None:
+        """Ask the servers of all tables of the namespace, if `table` is new to this store. Raises
+        InvalidRequest if one of them does not keep the promises, Unavailable if it cannot be
+        asked."""
+        if table not in self._tables:
+            async with self._asking:
+                await self._require(None, InvalidRequest)
+                self._tables.add(table)
+
     async def before_puts(self, tables: Collection[str]) -> None:
-        """Ask the servers of tables into which this store has not put yet. Raises InvalidRequest
-        if one of them does not keep the promises, Unavailable."""
+        """Ask the servers of tables that this store has not used yet. Raises Unavailable."""
         if new := set(tables) - self._tables:
             async with self._asking:
-                await self._require(new)
+                await self._require(new, Unavailable)
                 self._tables |= new
 
     def forget(self, table: str) -> None:
@@ -61,26 +72,27 @@ class Promises:
 
     async def flush(self) -> None:
         """Ask the servers of written tables, if they have not been asked. Their puts are on disk
-        already. Raises the errors of `before_puts`."""
+        already. Raises Unavailable."""
         async with self._asking:
             self._calls.require_open()
             written, self.unflushed = self.unflushed, set()
             try:
                 if written:
-                    await self._require(written)
+                    await self._require(written, Unavailable)
             except BaseException:
                 self.unflushed |= written
                 raise
 
-    async def _require(self, tables: Collection[str]) -> None:
+    async def _require(self, tables: Collection[str] | None, error: type[HornbeamError]) -> None:
+        """Raises `error` if a server of `tables` (None: of all) does not keep the promises,
+        Unavailable."""
         if self._port == VOUCHED:
             return
         deadline = time.monotonic() + self._calls.timeout_s
         while True:
             serving = {region.server for region in await servers.regions(self._calls, tables)}
             asked = [server for server in serving if server and server not in self._kept_by]
-            await self._calls.all([partial(_ask, server, self._port) for server in asked])
-            self._kept_by.update(asked)
+            await self._ask(asked, error)
             if None not in serving:
                 return
             if time.monotonic() > deadline:
@@ -91,17 +103,18 @@ class Promises:
                 )
             await asyncio.sleep(PAUSES_S[0])
 
-
-def _ask(server: bytes, port: int) -> None:
-    """Raises InvalidRequest if the region server (host:port,start code) does not keep the promises,
-    Unavailable if it cannot be asked."""
-    host = server.partition(b",")[0].rpartition(b":")[0].decode()
-    if wrong := broken(_configuration(host, port)):
-        raise InvalidRequest(
-            f"HBase's region server {host} is not set up for Thrift 1 gateways: {wrong}.",
-            cure="Set them in hbase-site.xml of all region servers, and start these again; or use"
-            " Thrift 2 gateways, which do not need that.",
-        )
+    async def _ask(self, asked: Sequence[bytes], error: type[HornbeamError]) -> None:
+        """Note which servers keep the promises. Raises `error`, Unavailable."""
+        hosts = [server.partition(b",")[0].rpartition(b":")[0].decode() for server in asked]
+        found = await self._calls.all([partial(_configuration, host, self._port) for host in hosts])
+        for server, host, settings in zip(asked, hosts, found, strict=True):
+            if wrong := broken(settings):
+                raise error(
+                    f"HBase's region server {host} is not set up for Thrift 1 gateways: {wrong}.",
+                    cure="Set it in hbase-site.xml of all region servers, and start these again;"
+                    " or use Thrift 2 gateways, which do not need that.",
+                )
+            self._kept_by.add(server)
 
 
 def _configuration(host: str, port: int) -> Mapping[str, str]:
@@ -114,7 +127,7 @@ def _configuration(host: str, port: int) -> Mapping[str, str]:
     )
     connection = http.client.HTTPConnection(host, port, timeout=_PAGE_TIMEOUT_S)
     try:
-        connection.request("GET", _PAGE)
+        connection.request("GET", _PAGE, headers={"Accept": "application/json"})
         with connection.getresponse() as answer:
             if answer.status != http.HTTPStatus.OK:
                 raise Unavailable(f"{where} answers {answer.status}.", cure=cure)

@@ -38,6 +38,12 @@ class HBaseThrift1Store(GatewayStore):
         self._promises, self._claims = Promises(calls, page_port), Claims(calls)
         super().__init__(calls, Definitions(calls), self._promises, Purging(calls, self._claims))
 
+    async def create_table(self, table: str, splits: Sequence[bytes] = ()) -> None:
+        """As the port says. Raises InvalidRequest if there is no namespace, or a region server does
+        not keep the promises."""
+        await super().create_table(table, splits)
+        await self._promises.of_created(table)
+
     async def drop_table(self, table: str) -> None:
         await super().drop_table(table)
         self._promises.forget(table)
