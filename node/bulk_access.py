@@ -95,8 +95,11 @@ class BulkAccess:
                 )
             return await self._exports.begin(at, state.catalog, self.deferred.use_ms(at))
 
-    async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
-        """Write rows as of snapshot `ts`, without a transaction, into tables that are being built.
+    async def put(
+        self, writes: Mapping[str, Sequence[Put]], ts: int, *, forced: bool = False
+    ) -> None:
+        """Write rows as of snapshot `ts`, without a transaction, into tables that are being built,
+        as `TableStore.put` does.
 
         Only a process that owns its store does this, because it also purges the store: nothing may
         be put at or below the horizon of a purge (`pipeline.spark.sink`). A purge that began
@@ -124,7 +127,7 @@ class BulkAccess:
             with self._holds.holding(ts):
                 if ts <= self._ownership.kept_from(await self.deferred.held()):
                     raise SnapshotTooOld(f"Snapshot {ts} is older than what is kept.")
-                await self._store.put(writes, ts)
+                await self._store.put(writes, ts, forced=forced)
 
     async def changes(self, after: int | None = None, upto: int | None = None) -> Changes:
         """The commits above `after` and at or below `upto`, as log segments. `upto` defaults to a

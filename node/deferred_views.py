@@ -374,11 +374,15 @@ class DeferredViews:
         """Record why the group's batches fail. Raises Unavailable."""
         await self._groups.note(group, problem)
 
-    async def finish(self, group: str, upto: int, last: Finished) -> GroupState:
+    async def finish(
+        self, group: str, upto: int, last: Finished, *, forced: bool = False
+    ) -> GroupState:
         """Finish a batch whose rows are all put: queries read at `upto` from now on. Returns the
-        new state. Raises NotFound, StalePlan, Unavailable."""
+        new state. `forced`: the puts survive a crash of the machine already. Raises NotFound,
+        StalePlan, Unavailable."""
         self._require_known(group)
-        await self._store.flush()
+        if not forced:
+            await self._store.flush()
         now = self._clock.wall_ms()
         state = await self._groups.finish(group, upto, last, now, self._use_ms)
         await self._keeper.adopt(named(self._keeper.state.catalog, state.views))

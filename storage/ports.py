@@ -150,12 +150,15 @@ class TableStore(TableReader, Protocol):
     async def tables(self) -> list[str]:
         """Names of all tables, sorted."""
 
-    async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
+    async def put(
+        self, writes: Mapping[str, Sequence[Put]], ts: int, *, forced: bool = False
+    ) -> None:
         """Write all with timestamp `ts`. Atomic per row, not across rows; idempotent.
 
         Of several versions of a row with one `ts` the last written stays.
         Every read that begins after the return observes the put. It survives a crash of the
-        process at once, a crash of the machine only after `flush`.
+        process at once. It survives a crash of the machine after `flush`, or at once if it is
+        `forced`.
         """
 
     async def check_and_put(

@@ -78,9 +78,10 @@ class Views:
         self._nodes = nodes
         self._options = options
         self._requests: Iterator[bytes] = insertions()
+        self._groups = [f"group{number}" for number in range(options.groups)]
         self._declared = {
-            f"view{group}_{number}": f"group{group}"
-            for group in range(options.groups)
+            f"{group}_view{number}": group
+            for group in self._groups
             for number in range(options.views)
         }
         self.names = [*self._declared]
@@ -109,10 +110,10 @@ class Views:
         return run, self._processor_s() - used
 
     async def watched(self, seconds: float) -> tuple[Run, list[float], float]:
-        """The same with the lags of each commit in each view, in milliseconds."""
+        """The same with the lags of each commit in each group, in milliseconds."""
         used = self._processor_s()
         running = asyncio.ensure_future(self._paced(seconds))
-        shown = await watched(self.ports[0], running, self.names)
+        shown = await watched(self.ports[0], running, self._groups)
         run = running.result()
         lags = [
             lag * 1000

@@ -15,7 +15,7 @@ It puts nothing after a change of the schema that it has not read.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 
 from hornbeam_server.maintain.deltas.batches import Writes
 from hornbeam_server.node.assembly import Parts
@@ -76,17 +76,15 @@ class Batches:
         until_ms = self._clock.wall_ms() + self._deferred.use_ms(work.upto) - MARGIN_MS
         computed = await self._recorded_and_computed(work, plan)
         (_, count, oldest), self.read_logs[group] = computed.changes, computed.read_logs
-        rows = 0
-        for writes in computed.writes:
-            for part in _parts(writes):
-                await self._put(part, work, until_ms)
-            rows += sum(map(len, writes.values()))
+        for part in _parts(computed.writes):
+            await self._put(part, work, until_ms)
         if work.refreshed:
             keys = _keys(work.catalog, work.refreshed, computed.writes)
             self._deferred.recent(group).add(work.as_of, work.upto, keys)
         seconds = self._clock.monotonic() - began
+        rows = sum(len(puts) for writes in computed.writes for puts in writes.values())
         done = Finished(count, rows, seconds, self._name)
-        state = await self._deferred.finish(group, work.upto, done)
+        state = await self._deferred.finish(group, work.upto, done, forced=True)
         if count:
             lag_s = max(self._clock.wall_ms() - oldest, 0) / 1000
             self.lags.setdefault(group, Lags()).add(lag_s)
@@ -133,10 +131,10 @@ class Batches:
         if self._clock.wall_ms() > until:
             raise SnapshotTooOld(f"The inputs of the batch to {work.upto} may be gone.")
         if self._alone:
-            await self._bulk.put(writes, work.upto)
+            await self._bulk.put(writes, work.upto, forced=True)
             return
         async with self.reads.reading(work.catalog.version):
-            await self._store.put(writes, work.upto)
+            await self._store.put(writes, work.upto, forced=True)
 
 
 def _keys(
@@ -149,7 +147,18 @@ def _keys(
     }
 
 
-def _parts(writes: Writes) -> Iterator[Writes]:
-    for table, puts in writes.items():
-        for start in range(0, len(puts), PUT_ROWS):
-            yield {table: puts[start : start + PUT_ROWS]}
+def _parts(computed: Iterable[Writes]) -> Iterator[Writes]:
+    """All puts in parts of at most `PUT_ROWS` rows. Tables are put together: over a remote store,
+    one after the other would take a round trip for each."""
+    part: Writes = {}
+    room = PUT_ROWS
+    for table, puts in (item for writes in computed for item in writes.items()):
+        begin = 0
+        while begin < len(puts):
+            part[table] = puts[begin : begin + room]
+            begin, room = begin + room, room - len(part[table])
+            if room == 0:
+                yield part
+                part, room = {}, PUT_ROWS
+    if part:
+        yield part

@@ -70,26 +70,32 @@ class GatewayStore:
         await self._definitions.drop(table)
         self._purging.forget(table)
 
-    async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
+    async def put(
+        self, writes: Mapping[str, Sequence[Put]], ts: int, *, forced: bool = False
+    ) -> None:
         try:
             await all_settled(
                 [
-                    self._puts.ask((table, route_of(puts)), [(put, ts) for put in puts])
+                    self._puts.ask((table, forced, route_of(puts)), [(put, ts) for put in puts])
                     for table, puts in writes.items()
                 ]
             )
         finally:
-            self._flushing.unflushed.update(writes)
+            if not forced:
+                self._flushing.unflushed.update(writes)
 
-    async def _put_all(self, route: tuple[str, object], versions: Sequence[_Version]) -> list[None]:
-        table, _ = route
+    async def _put_all(
+        self, route: tuple[str, bool, object], versions: Sequence[_Version]
+    ) -> list[None]:
+        table, forced, _ = route
         self._calls.require_open()
-        await all_settled([self._put(table, chunk) for chunk in _chunks(versions)])
+        await all_settled([self._put(table, chunk, forced) for chunk in _chunks(versions)])
         return [None] * len(versions)
 
-    async def _put(self, table: str, versions: Sequence[_Version]) -> None:
+    async def _put(self, table: str, versions: Sequence[_Version], forced: bool) -> None:
         stored = [(stored_key(key), stored_value(value), ts) for (key, value), ts in versions]
-        calls = self._calls.kind.calls_of_puts(self._calls.full_name(table), stored)
+        name = self._calls.full_name(table)
+        calls = self._calls.kind.calls_of_puts(name, stored, forced=forced)
         await all_settled([self._calls.call_at_once(table, *call) for call in calls])
 
     async def splits(self, table: str) -> list[bytes]:

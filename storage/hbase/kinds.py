@@ -41,9 +41,10 @@ class Kind(Protocol):
         shows it; empty if it does not."""
 
     def calls_of_puts(
-        self, table: bytes, versions: Sequence[tuple[bytes, bytes, int]]
+        self, table: bytes, versions: Sequence[tuple[bytes, bytes, int]], *, forced: bool
     ) -> list[Call]:
-        """Calls that put `versions`: stored row, stored value, timestamp."""
+        """Calls that put `versions`: stored row, stored value, timestamp. `forced`: each server
+        forces its log to disk before it answers, if the gateway can ask for that."""
 
     def call_of_gets(self, table: bytes, rows: Sequence[bytes], behind: int) -> Call:
         """A call that gets the newest versions of stored `rows` with timestamps less than

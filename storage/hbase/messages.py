@@ -103,12 +103,15 @@ def _cell(result: Any) -> Cell | None:
     return Cell(result.row, column.timestamp, column.value)
 
 
-def call_of_puts(table: bytes, versions: Sequence[tuple[bytes, bytes, int]]) -> tuple[str, bytes]:
+def call_of_puts(
+    table: bytes, versions: Sequence[tuple[bytes, bytes, int]], *, forced: bool = False
+) -> tuple[str, bytes]:
     """Function and encoded call that put `versions`: stored row, stored value, timestamp. The bytes
-    are those that thriftpy2 makes from two objects per version."""
+    are those that thriftpy2 makes from two objects per version. `forced`: with FSYNC_WAL."""
+    end = _FORCED if forced else b"\0"
     puts = [
-        b"\x0b\0\1%b%b%b\x0b\0\3%b%b\0\x0a\0\3%b\0"
-        % (len(row).to_bytes(4), row, _COLUMN, len(value).to_bytes(4), value, ts.to_bytes(8))
+        b"\x0b\0\1%b%b%b\x0b\0\3%b%b\0\x0a\0\3%b%b"
+        % (len(row).to_bytes(4), row, _COLUMN, len(value).to_bytes(4), value, ts.to_bytes(8), end)
         for row, value, ts in versions
     ]
     return _call_with("put", table, puts)
@@ -147,6 +150,8 @@ def _string(field: int, content: bytes) -> bytes:
 
 _COLUMN = b"\x0f\0\2\x0c\0\0\0\1" + _string(1, FAMILY) + _string(2, QUALIFIER)
 """A list of one column, up to the end of the column's name."""
+_FORCED = b"\x08\0\6" + THRIFT.TDurability.FSYNC_WAL.to_bytes(4) + b"\0"
+"""The durability of a put, and the end of the put."""
 _DONE = {name: answer_begins(name) + bytes(5) for name in ("put", "putMultiple")}
 """Answers without a result."""
 

@@ -41,9 +41,9 @@ class Thrift2:
         return tables.difference(client.getTableDescriptor(name))
 
     def calls_of_puts(
-        self, table: bytes, versions: Sequence[tuple[bytes, bytes, int]]
+        self, table: bytes, versions: Sequence[tuple[bytes, bytes, int]], *, forced: bool
     ) -> list[Call]:
-        return [call_of_puts(table, versions)]
+        return [call_of_puts(table, versions, forced=forced)]
 
     def call_of_gets(self, table: bytes, rows: Sequence[bytes], behind: int) -> Call:
         return call_of_gets(table, rows, behind)

@@ -281,7 +281,9 @@ class RocksStore:
 
     # ------------------------------------------------------------ writes
 
-    async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
+    async def put(
+        self, writes: Mapping[str, Sequence[Put]], ts: int, *, forced: bool = False
+    ) -> None:
         prefixes = {table: self._prefix(table) for table in writes}
 
         def write() -> dict[str, int]:
@@ -297,6 +299,8 @@ class RocksStore:
             sizes = await self._in_thread(what, write)
         for table, size in sizes.items():
             self._count(table, size)
+        if forced:
+            await self.flush()
 
     async def check_and_put(
         self, table: str, key: bytes, expected: bytes | None, value: bytes, ts: int

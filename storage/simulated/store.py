@@ -159,9 +159,12 @@ class SimulatedTables:
         ]
         return groups if room is None else groups_within(groups, room)
 
-    def put(self, table: str, put: Put, ts: int) -> None:
+    def put(self, table: str, put: Put, ts: int, *, forced: bool = False) -> None:
         self.table(table).put(put.key, put.value, ts)
-        self._unflushed.append((table, put, ts))
+        if forced:
+            self._flushed[table].put(put.key, put.value, ts)
+        else:
+            self._unflushed.append((table, put, ts))
 
     def check_and_put(
         self, table: str, key: bytes, expected: bytes | None, value: bytes, ts: int
@@ -277,12 +280,14 @@ class SimulatedStore(TableStore):
 
     # ------------------------------------------------------------ writes
 
-    async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
+    async def put(
+        self, writes: Mapping[str, Sequence[Put]], ts: int, *, forced: bool = False
+    ) -> None:
         calls = self._reach()
         for table in writes:
             self.service.table(table)
         effects = [
-            partial(self.service.put, table, put, ts)
+            partial(self.service.put, table, put, ts, forced=forced)
             for table, puts in writes.items()
             for put in puts
         ]

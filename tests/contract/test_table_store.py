@@ -76,9 +76,9 @@ async def test_get_returns_the_newest_version_at_or_below_the_timestamp(adapter,
 async def test_a_put_may_be_repeated(adapter, tmp_path):
     async with opened(adapter, tmp_path) as store:
         await store.create_table("t")
-        for value in (b"first", b"second"):
-            await store.put({"t": [Put(b"k", value)]}, 4)
-        assert await store.get("t", [b"k"], 4) == [Cell(b"k", 4, b"second")]
+        for value, forced in ((b"first", True), (b"second", False), (b"third", True)):
+            await store.put({"t": [Put(b"k", value)]}, 4, forced=forced)
+            assert await store.get("t", [b"k"], 4) == [Cell(b"k", 4, value)]
         await store.put({}, 5)
 
 
@@ -275,6 +275,7 @@ async def test_close_is_idempotent_and_later_calls_fail(adapter, tmp_path):
         store.get("t", [b"k"], 1),
         store.scan_prefixes("t", [b"k"], 1),
         store.put({"t": [Put(b"k", b"v")]}, 1),
+        store.put({"t": [Put(b"k", b"v")]}, 1, forced=True),
         store.put({"t": [Put(k(i), b"v") for i in range(5_000)]}, 1),
         store.check_and_put("t", b"k", None, b"v", 1),
         store.purge("t", 1),

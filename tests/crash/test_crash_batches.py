@@ -60,7 +60,7 @@ CHANGES = (
     "DELETE FROM sale WHERE e_id = 3",
     "UPDATE shop SET s_region = 'east' WHERE s_id = 2",
 )
-CALLS = ("write", "put", "flush")
+CALLS = ("write", "put")
 """Those of a batch that have an effect."""
 LATER = "INSERT INTO sale (e_id, e_s_id, e_value) VALUES (9, 1, 1)"
 OPTIONS = SETTINGS.model_copy(update={"snapshot_retention_s": 3_600, "resident_refresh": True})

@@ -111,9 +111,9 @@ async def test_a_batch_is_computed_while_it_is_recorded_and_put_afterwards(tmp_p
             await record(deferred, group, plan)
             recorded.append(plan.state.batch.upto)
 
-        async def once_recorded(bulk, writes, upto):
+        async def once_recorded(bulk, writes, upto, *, forced):
             assert upto in recorded
-            await put(bulk, writes, upto)
+            await put(bulk, writes, upto, forced=forced)
 
         monkeypatch.setattr(Computation, "rows", then_computed)
         monkeypatch.setattr(DeferredViews, "record", after_computing)
@@ -140,9 +140,9 @@ async def test_a_batch_that_another_process_has_recorded_meanwhile_is_done_inste
                 others.append((await db.deferred.begin(group, db.snapshot_after)).upto)
             await record(deferred, group, plan)
 
-        async def remembered(bulk, writes, upto):
+        async def remembered(bulk, writes, upto, *, forced):
             put.append(upto)
-            await put_rows(bulk, writes, upto)
+            await put_rows(bulk, writes, upto, forced=forced)
 
         monkeypatch.setattr(DeferredViews, "record", second)
         monkeypatch.setattr(BulkAccess, "put", remembered)
@@ -256,10 +256,10 @@ async def test_a_view_that_is_declared_during_a_batch_is_built_without_further_c
         await reached(db, db.watermark())
         finish = db.deferred.finish
 
-        async def late(*arguments):
+        async def late(*arguments, **options):
             ending.set()
             await go_on.wait()
-            return await finish(*arguments)
+            return await finish(*arguments, **options)
 
         monkeypatch.setattr(db.deferred, "finish", late)
         await order(db, 100, 1, 7)

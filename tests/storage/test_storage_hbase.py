@@ -129,13 +129,15 @@ def call_of(function, **arguments):
     return bytes(sent)
 
 
-@given(st.lists(st.tuples(KEYS, st.binary(), st.integers(0, NEWEST))))
-def test_a_call_to_put_rows_equals_that_of_thriftpy2(versions):
+@given(st.lists(st.tuples(KEYS, st.binary(), st.integers(0, NEWEST))), st.booleans())
+def test_a_call_to_put_rows_equals_that_of_thriftpy2(versions, forced):
+    durability = {"durability": THRIFT.TDurability.FSYNC_WAL} if forced else {}
     puts = [
         THRIFT.TPut(
             row=row,
             columnValues=[THRIFT.TColumnValue(family=b"d", qualifier=b"r", value=value)],
             timestamp=ts,
+            **durability,
         )
         for row, value, ts in versions
     ]
@@ -143,7 +145,7 @@ def test_a_call_to_put_rows_equals_that_of_thriftpy2(versions):
         expected = ("put", call_of("put", table=b"n:t", tput=puts[0]))
     else:
         expected = ("putMultiple", call_of("putMultiple", table=b"n:t", tputs=puts))
-    assert call_of_puts(b"n:t", versions) == expected
+    assert call_of_puts(b"n:t", versions, forced=forced) == expected
 
 
 @given(st.lists(KEYS), st.integers(0, NEWEST))

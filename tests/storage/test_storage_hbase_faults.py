@@ -347,6 +347,16 @@ async def test_a_flush_forces_each_servers_log_once_and_stays_invisible(real_clu
             gateway.mend()
 
 
+async def test_nothing_is_left_to_flush_after_a_forced_put(real_cluster):
+    async with opened(real_cluster.thrift) as store:
+        await store.put({"t": [Put(k(i), b"v") for i in range(3)]}, 1, forced=True)
+        await store.flush()
+        assert await marks(store) == []
+        await store.put({"t": [Put(k(0), b"v")]}, 2)
+        await store.flush()
+        assert len(await marks(store)) == 1
+
+
 async def test_a_failed_flush_is_repeated_later(real_cluster):
     with Proxy(real_cluster.thrift) as gateway:
         async with opened(gateway.address) as store:

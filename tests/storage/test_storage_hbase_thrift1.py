@@ -44,7 +44,7 @@ def test_a_call_to_put_rows_equals_that_of_thriftpy2(rows, ts):
 
 def test_puts_at_one_timestamp_are_one_call():
     versions = [(b"a", b"1", 5), (b"b", b"2", 6), (b"c", b"3", 5)]
-    assert THRIFT_1.calls_of_puts(b"n:t", versions) == [
+    assert THRIFT_1.calls_of_puts(b"n:t", versions, forced=False) == [
         call_of_puts(b"n:t", [(b"a", b"1"), (b"c", b"3")], 5),
         call_of_puts(b"n:t", [(b"b", b"2")], 6),
     ]

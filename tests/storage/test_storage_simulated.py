@@ -41,6 +41,13 @@ async def test_a_crash_of_the_machine_keeps_flushed_versions_and_some_of_the_res
     assert await rows(store.crashed(lambda: next(kept))) == [Cell(b"a", 2, b"2"), flushed[1]]
 
 
+async def test_a_crash_of_the_machine_keeps_forced_versions():
+    store = await written()
+    await store.put({"t": [Put(b"c", b"3")]}, 3, forced=True)
+    flushed = [Cell(b"a", 1, b"1"), Cell(b"b", 1, b"1")]
+    assert await rows(store.crashed(lambda: False)) == [*flushed, Cell(b"c", 3, b"3")]
+
+
 @in_virtual_time
 async def test_clocks_of_one_cluster_share_their_time_and_not_their_errors():
     ahead, behind = SimulatedClock(skew_ms=300), SimulatedClock(skew_ms=-200)

@@ -41,9 +41,10 @@ class Thrift1:
         return tables.difference(client.getColumnDescriptors(name))
 
     def calls_of_puts(
-        self, table: bytes, versions: Sequence[tuple[bytes, bytes, int]]
+        self, table: bytes, versions: Sequence[tuple[bytes, bytes, int]], *, forced: bool
     ) -> list[Call]:
-        """A call has one timestamp."""
+        """A call has one timestamp. It cannot ask for a forced log (`promises`)."""
+        del forced
         by_time: dict[int, list[tuple[bytes, bytes]]] = {}
         for row, value, ts in versions:
             by_time.setdefault(ts, []).append((row, value))

@@ -48,9 +48,13 @@ class HBaseThrift1Store(GatewayStore):
         await super().drop_table(table)
         self._promises.forget(table)
 
-    async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
+    async def put(
+        self, writes: Mapping[str, Sequence[Put]], ts: int, *, forced: bool = False
+    ) -> None:
         await self._promises.before_puts(writes)
         await super().put(writes, ts)
+        if forced:  # all puts are, but by a promise of the servers
+            await self.flush()
 
     async def check_and_put(
         self, table: str, key: bytes, expected: bytes | None, value: bytes, ts: int
