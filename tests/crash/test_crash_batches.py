@@ -2,8 +2,8 @@
 
 A life commits changes, and does two batches of the node: one with these commits, one without any.
 It is cut at each step of the batches: before and after the batch is recorded, after its first, a
-middle and its last row is put, and after the batch is finished. The
-machine survives, or loses what was not forced to disk.
+middle and its last row is put, and after the batch is finished. The machine survives, or loses what
+was not forced to disk.
 
 After each crash, the views show the rows of their SELECTs at the group's snapshot, which has not
 gone back. A batch that was recorded is the next to be finished, with the rows that a build has at
