@@ -344,7 +344,7 @@ def evolve(ddl: str, statement: str, path: Sequence[str] | None = None) -> str:
             return _created(ddl, asked, _new_name(asked, names), names, text)
         case "drop", "table" | "index" | "view" | "materialized view":
             return _dropped(ddl, asked, names)
-    if asked.what in {"temp", "temporary"}:
+    if asked.what in _TEMPORARY:
         raise NotSupportedError(
             "There are no temporary tables and views.\n"
             "  Write WITH in the query, or create a table and drop it at the end."
@@ -355,6 +355,7 @@ def evolve(ddl: str, statement: str, path: Sequence[str] | None = None) -> str:
     )
 
 
+_TEMPORARY = {"temp", "temporary", "local", "global"}
 _KEYS = "Give roles to API keys: hornbeam keys."
 _IN_APPLICATION = "Write it into the query, or into the application."
 _IN_TRANSACTION = "Send the other write in the same transaction, or read the feed of changes."

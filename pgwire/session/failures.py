@@ -54,22 +54,32 @@ SQLSTATES: Mapping[str, str] = {
 }
 """The SQLSTATE of each code of Hornbeam's errors. A code that stands for several of PostgreSQL's
 errors has the SQLSTATE of their class."""
-_OF_NAMES = {
-    "Column": "42703",
-    "Function": "42883",
-    "There is no type": "42704",
-    "There is no role": "42704",
-    "There is no schema": "3F000",
-    "There is no database": "3D000",
+_MEANINGS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "sql-unknown-name": (
+        (r"Column ", "42703"),
+        (r"Function ", "42883"),
+        (r"There is no (type|role) ", "42704"),
+        (r"There is no schema ", "3F000"),
+        (r"There is no database ", "3D000"),
+    ),
+    "sql-type-mismatch": (
+        (r"Unrecognized privilege type", "22023"),
+        (r"Invalid fork name", "22023"),
+        (r"Wrong kind of object", "42809"),
+    ),
+    "schema-invalid": (
+        (r"The (table|view|materialized view|index|sequence) .* does not exist", "42P01"),
+        (r"The schema .* does not exist", "3F000"),
+        (r"The (type|domain) .* does not exist", "42704"),
+    ),
+    "": (
+        (r"There is no prepared statement ", "26000"),
+        (r"There is a prepared statement ", "42P05"),
+        (r"The (table|view|materialized view|index|sequence) .* does not exist", "42P01"),
+    ),
 }
-"""The SQLSTATEs of unknown names, by the words with which the message begins; of others that of an
-unknown relation."""
-_OF_VALUES = {
-    "Unrecognized privilege type": "22023",
-    "Invalid fork name": "22023",
-    "Wrong kind of object": "42809",
-}
-"""Those of values that do not fit, by the words with which the message begins."""
+"""The SQLSTATEs of errors by their codes and the beginnings of their messages, where a code stands
+for several of PostgreSQL's errors. "": the client's own errors."""
 _PLACE = re.compile(r"\(line (\d+), column (\d+)\)")
 _WRONG_USE = "55000"
 _INTEGRITY = "23"
@@ -133,9 +143,8 @@ def _broken(problem: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _sqlstate(error: Error) -> str:
-    begun = {"sql-unknown-name": _OF_NAMES, "sql-type-mismatch": _OF_VALUES}.get(error.code, {})
-    for words, sqlstate in begun.items():
-        if str(error).startswith(words):
+    for pattern, sqlstate in _MEANINGS.get(error.code, ()):
+        if re.match(pattern, str(error)):
             return sqlstate
     if error.code:
         return SQLSTATES.get(error.code, INTERNAL)

@@ -1,7 +1,8 @@
 """The catalogue queries that clients of PostgreSQL send, and their answers without OIDs.
 
 `fixtures/queries.json` has the queries as the clients sent them to PostgreSQL 15 (psql by `-E`, the
-drivers by the log of statements), with `{relation}` for the OID of a relation of `schema.sql`, and
+drivers by the log of statements; those of Tableau and its ODBC driver are from the `source` of the
+entry, with names of this schema), with `{relation}` for the OID of a relation of `schema.sql`, and
 PostgreSQL's answers. Where Hornbeam's answer differs, the entry has both.
 `python -m tests.catalogue.record DSN` records both.
 """

@@ -17,7 +17,7 @@ from tests.txlayer.test_plain_views import applied
 
 CLIENTS = {
     "psql", "sqlalchemy", "psycopg", "asyncpg", "django", "pgjdbc", "dbeaver", "metabase",
-    "grafana", "pgadmin", "pgcli",
+    "grafana", "pgadmin", "pgcli", "tableau",
 }  # fmt: skip
 
 
