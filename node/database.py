@@ -58,6 +58,7 @@ from hornbeam_server.txlayer.statements.requests import (
     TransactionRequest,
     TransactionResult,
 )
+from hornbeam_server.txlayer.statements.truncation import restarted_by, restarts
 from hornbeam_server.txlayer.transactions import outcomes
 from hornbeam_server.viewselect.watch import Watch
 
@@ -251,6 +252,7 @@ class Database:
     async def _transacted(self, request: TransactionRequest) -> TransactionResult:
         statements = self.reads.statements
         began = statements.now()
+        counters = self._restarted_by(request)
         try:
             result = await self.manager.execute(request)
         except Unavailable:
@@ -263,8 +265,19 @@ class Database:
         if request.dry_run or not result.affected:
             self.ownership.require_owner()
         if not request.dry_run:
+            for relation, column in counters:
+                await self.keeper.restart(relation, column, None)
             statements.wrote(request, result, began)
         return result
+
+    def _restarted_by(self, request: TransactionRequest) -> Sequence[tuple[str, str]]:
+        """The counters that begin again after a transaction. Raises SqlError, and Unavailable on a
+        node that cannot restart them."""
+        texts = [each.sql for each in request.statements if isinstance(each, Statement)]
+        found = restarted_by(texts, self.catalog) if any(map(restarts, texts)) else []
+        if found:
+            self.keeper.led()
+        return found
 
     def running_transactions(self) -> list[RunningTransaction]:
         """The transactions of this node that are under way, the oldest first."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from hornbeam.statements import Token, is_setval, tokens
+from hornbeam.errors import ProgrammingError
+from hornbeam.settings import quoted_text
+from hornbeam.statements import Token, is_setval, separated, text_of, tokens
 
 _SIGNS = {"-", "+"}
 _OPTIONS = {"generated", "increment", "start", "minvalue", "maxvalue", "no", "cache", "cycle"}
@@ -39,6 +42,38 @@ def parted(statement: str) -> tuple[str, str]:
         return "", statement
     head = statement[: found[first].start]
     return statement, head + " ".join(each.text for each in found[begin:end])
+
+
+def setval_arguments(statement: str) -> str:
+    """The query of the arguments of SELECT setval(…): the name of the sequence, the number, and
+    whether that was given already."""
+    found = _tokens(statement)
+    at = next(i for i, token in enumerate(found) if token.text.lower() == "setval") + 1
+    opening = found[at]
+    closing = next(t for t in found[at + 1 :] if (t.text, t.depth) == (")", opening.depth))
+    end = found.index(closing)
+    texts = [text_of(each, statement) for each in separated(found[at + 1 : end], opening.depth + 1)]
+    name, number, called = (*texts, "true")[:3]
+    rest = statement[closing.start + 1 :].rstrip().rstrip(";")
+    behind = rest[rest.lower().find("from") :] if "from" in rest.lower() else ""
+    return f"SELECT ({name})::text, ({number})::bigint, ({called})::boolean {behind}"
+
+
+def setval_of(rows: Sequence[Sequence[Any]]) -> str:
+    """SELECT setval(…) with the values of its arguments: the rows of their query. An argument that
+    is NULL stays. Raises ProgrammingError for several rows or none."""
+    if len(rows) != 1:
+        raise ProgrammingError(f"setval for {len(rows)} rows.\n  Select one row.")
+    name, number, called = ("NULL" if value is None else str(value) for value in rows[0])
+    return f"SELECT setval({quoted_text(name)}, {number}, {called.lower()})"
+
+
+def refused_change() -> ProgrammingError:
+    """The error of a schema change in a transaction that has written."""
+    return ProgrammingError(
+        "This transaction has written, and a schema change would not be part of it.\n"
+        "  Commit or roll back before changing the schema."
+    )
 
 
 def _tokens(statement: str) -> Sequence[Token]:

@@ -31,6 +31,7 @@ from hornbeam.isolation import ENDING, Action, Control, Modes, control_of, level
 from hornbeam.namespaces import PUBLIC, SearchPath, Setting
 from hornbeam.options import Options
 from hornbeam.prepared import Prepared, deallocated, discarded, prepared_of
+from hornbeam.restarting import refused_change, setval_arguments, setval_of
 from hornbeam.settings import (
     TENTATIVE,
     VIEW_WAIT_MS,
@@ -45,6 +46,7 @@ from hornbeam.statements import (
     cached_for_statements,
     calls_of_session,
     draws,
+    is_setval,
     kind,
     may_show,
 )
@@ -551,19 +553,16 @@ class Session:
         self.check_open()
         if self._modes.read_only:
             raise refused_write("This transaction is READ ONLY.")
-        if self._open.writes:
-            raise ProgrammingError(
-                "This transaction has written, and a schema change would not be part of it.\n"
-                "  Commit or roll back before changing the schema."
-            )
-        answer = await execute_ddl(
-            self._requests,
-            statement,
-            self._fill,
-            wire_parameters(statement, parameters),
-            self._path.names,
-        )
-        self._forget()
+        within = self.in_transaction and is_setval(statement)
+        if within:  # with the values that its arguments have in the transaction
+            answer = await self.query(setval_arguments(statement), parameters)
+            statement, parameters = setval_of(answer["rows"]), ()
+        elif self._open.writes:
+            raise refused_change()
+        values, names = wire_parameters(statement, parameters), self._path.names
+        answer = await execute_ddl(self._requests, statement, self._fill, values, names)
+        if not within:
+            self._forget()
         # As in PostgreSQL, setval sets what currval gives, and leaves lastval at its sequence: the
         # last of these.
         drawn = answer.get("drawn") or {}

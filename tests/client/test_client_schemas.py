@@ -125,13 +125,13 @@ def test_a_schema_is_dropped_when_it_is_empty_or_with_cascade(db):
 
 
 @pytest.mark.parametrize(
-    ("column", "cure"),
+    ("column", "alone"),
     [
         ("SERIAL", "ALTER TABLE shop.ticket ALTER COLUMN t_id RESTART"),
         ("INTEGER DEFAULT nextval('shop.number')", "ALTER SEQUENCE shop.number RESTART"),
     ],
 )
-def test_truncate_names_the_statement_that_restarts_numbers_in_a_schema(db, column, cure):
+def test_truncate_restarts_numbers_in_a_schema(db, column, alone):
     for sql in (
         "CREATE SCHEMA shop",
         "CREATE SEQUENCE shop.number",
@@ -139,9 +139,15 @@ def test_truncate_names_the_statement_that_restarts_numbers_in_a_schema(db, colu
         "ALTER SEQUENCE shop.number OWNED BY shop.ticket.t_id",
     ):
         db.cursor().execute(sql)
-    with pytest.raises(hornbeam.NotSupportedError, match=f"then send {cure}"):
-        db.cursor().execute("TRUNCATE shop.ticket RESTART IDENTITY")
-    db.cursor().execute(cure)
+    inserted = "INSERT INTO shop.ticket DEFAULT VALUES RETURNING t_id"
+    assert [run(db, inserted) for _ in range(2)] == [[(1,)], [(2,)]]
+    db.cursor().execute("TRUNCATE shop.ticket RESTART IDENTITY")
+    assert run(db, inserted) == [(1,)]
+    db.cursor().execute("TRUNCATE shop.ticket")
+    assert run(db, inserted) == [(2,)]
+    db.cursor().execute("TRUNCATE shop.ticket")
+    db.cursor().execute(alone)
+    assert run(db, inserted) == [(1,)]
 
 
 def test_cures_name_the_schema_of_an_identity_column(db):

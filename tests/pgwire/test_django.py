@@ -82,6 +82,14 @@ added: 2001-02-03
 action: True
 deleted: (False, False)
 recent: True
+sqlflush: ['BEGIN;', 'COMMIT;', 'TRUNCATE', ['RESTART', 'IDENTITY;']]
+all inspected: [1, 1]
+flushed: (0, 0)
+types again: True
+first number: 1
+next number in the transaction: True
+loaded: [1, 0, 0]
+next number behind the rows: True
 """  # noqa: E501
 """PostgreSQL 15 answers the same, but to `too long`: its error has a class of its own (22001)."""
 

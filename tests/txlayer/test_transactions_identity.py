@@ -113,6 +113,22 @@ async def test_a_restart_sets_the_next_number(tmp_path):
                 await database.keeper.restart(relation, column, 1)
 
 
+async def test_a_restart_leaves_older_snapshots_readable(tmp_path):
+    """Only a counter changes: the transactions of clients go on."""
+    async with on(tmp_path) as database:
+        await add(database)
+        before = database.catalog
+        async with database.query("SELECT count(*) FROM t") as result:
+            snapshot = result.snapshot
+            assert await result.stream.all() == [(1,)]
+        await database.keeper.restart("t", "id", 500)
+        await add(database)
+        assert database.catalog.version > before.version
+        assert database.catalog.since == before.since
+        assert await database.fetch("SELECT count(*) FROM t", snapshot=snapshot) == [(1,)]
+        assert await database.fetch("SELECT count(*) FROM t") == [(2,)]
+
+
 async def test_a_restart_outlives_the_process_and_is_applied_once(tmp_path):
     async with opened(tmp_path, tables()) as database:
         assert await add(database) == [1]

@@ -535,7 +535,11 @@ class CatalogKeeper:
                 states[index.name] = transition(built, Event.CAUGHT_UP)
                 build.finished = True
         self._steps(Step.ADMITTED)
-        return replace(catalog, states=tuple(states.items()), since=at)
+        admitted = replace(catalog, states=tuple(states.items()), since=at)
+        # A restart of counters alone: older snapshots are read as before, so `since` stays.
+        before = replace(admitted, version=current.version, beginnings=current.beginnings)
+        alike = replace(before, since=current.since) == current
+        return replace(admitted, since=current.since) if alike else admitted
 
     async def _count(self, catalog: Catalog, at: int, sql: str) -> int:
         """The number that a query returns over the rows as of `at`, as `catalog` reads them."""

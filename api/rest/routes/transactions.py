@@ -33,6 +33,7 @@ from hornbeam_server.api.rest.serializers import transaction_document
 from hornbeam_server.api.security.roles import Principal, Role, needs
 from hornbeam_server.schema.errors import ConstraintViolation, NotFound
 from hornbeam_server.txlayer.statements.requests import TransactionResult
+from hornbeam_server.txlayer.statements.truncation import restarts
 
 router = tagged("transactions")
 WRITER = needs(Role.WRITER)
@@ -61,6 +62,9 @@ async def transact(
     characters = sum(len(statement.sql) for statement in body.statements)
     locate, allow = paths_of(request).transaction, authorizer_of(request).transaction
     time_s = timeout_s(body.timeout_ms, limits)
+
+    if any(restarts(each.sql) for each in body.statements):
+        principal.require_role(Role.ADMIN)
 
     async def run(body: TransactionBody, _: None, version: int) -> TransactionResult:
         asked = body.request(idempotency_key, time_s, principal.key)

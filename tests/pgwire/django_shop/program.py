@@ -7,9 +7,11 @@ from __future__ import annotations
 import datetime as dt
 import io
 import os
+import tempfile
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
+from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.pgwire.django_shop.settings")
 UTC = dt.UTC
@@ -20,7 +22,18 @@ def main() -> None:
     import django
 
     django.setup()
-    for questions in (migrations, reads, aggregates, documents, writes, transactions, tools, admin):
+    groups = (
+        migrations,
+        reads,
+        aggregates,
+        documents,
+        writes,
+        transactions,
+        tools,
+        admin,
+        fixtures,
+    )
+    for questions in groups:
         for name, answer in questions():
             print(f"{name}: {answer}", flush=True)
 
@@ -235,6 +248,46 @@ def tools() -> Iterator[Line]:
     with connection.cursor() as cursor:
         cursor.execute(reset.getvalue())
     yield "next number", Author.objects.create(name="new").pk > 1
+
+
+def fixtures() -> Iterator[Line]:
+    """All rows go, and come back from a fixture."""
+    from django.contrib.contenttypes.models import ContentType
+    from django.core.management import call_command
+    from django.db import transaction
+
+    from tests.pgwire.django_shop.models import Author, Book
+
+    statements = io.StringIO()
+    call_command("sqlflush", stdout=statements, no_color=True)
+    lines = statements.getvalue().splitlines()
+    yield "sqlflush", [lines[0], lines[-1], lines[1].partition(" ")[0], lines[1].split(" ")[-2:]]
+    inspected = io.StringIO()
+    call_command("inspectdb", include_views=True, stdout=inspected)
+    found = inspected.getvalue()
+    yield "all inspected", [found.count(f"class {name}(") for name in ("ShopBook", "AuthUser")]
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/rows.json"
+        call_command("dumpdata", "shop", natural_foreign=True, output=file, verbosity=0)
+        counts = Author.objects.count(), Book.objects.count(), Book.tags.through.objects.count()
+        types = ContentType.objects.count()
+        call_command("flush", interactive=False, verbosity=0)
+        yield "flushed", (Author.objects.count(), Book.tags.through.objects.count())
+        yield "types again", ContentType.objects.count() == types
+        yield "first number", Author.objects.create(name="first").pk
+        with transaction.atomic():
+            call_command("loaddata", file, verbosity=0)
+            yield "next number in the transaction", _is_next(Author)
+        again = Author.objects.count(), Book.objects.count(), Book.tags.through.objects.count()
+        yield "loaded", [now - before for now, before in zip(again, counts, strict=True)]
+        yield "next number behind the rows", _is_next(Author)
+
+
+def _is_next(model: Any) -> bool:
+    """Is the key of a new row behind those of all others?"""
+    keys = model.objects.values_list("pk", flat=True)
+    last = max(keys)
+    return model.objects.create(name=f"behind {last}").pk == last + 1
 
 
 def admin() -> Iterator[Line]:
