@@ -31,7 +31,7 @@ BOTH := tests/storage/test_storage_rows.py tests/storage/test_storage_snapshot.p
 # Without compiled modules each process takes twice as long to start, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo speedups test-speedups demo-cluster images demo-compose demo-spark test test-long test-quick test-matrix check docs chart console-pictures postgres-answers catalogue-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-subscribers bench-live bench-live-nodes bench-cluster bench-nodes bench-spark bench-spark-cluster bench-nations bench-peers lock clean
+.PHONY: demo speedups test-speedups demo-cluster images demo-compose demo-spark test test-long test-quick test-matrix check docs chart console-pictures postgres-answers catalogue-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-subscribers bench-live bench-live-nodes bench-cluster bench-gateways bench-nodes bench-spark bench-spark-cluster bench-nations bench-peers lock clean
 
 # A copy without symbolic links (a zip, core.symlinks=false) has files with their targets: `ln` restores them.
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
@@ -145,9 +145,10 @@ models: $(READY)  ## check the protocol's models exhaustively (needs spin and gc
 mutants: $(READY)  ## plant protocol bugs; the simulation must find each. MUTANT="boolean lock"
 	@PYTHONHASHSEED=0 $(BIN)/python -m tests.sim.mutants $(if $(MUTANT),--only "$(MUTANT)")
 
-nemesis: $(READY)  ## strike a real cluster: RUNS=3, MINUTES=60, SEED=1, FAULT="kill ZooKeeper"
+nemesis: $(READY)  ## strike a real cluster: RUNS=3, MINUTES=60, SEED=1, FAULT="kill ZooKeeper", THRIFT=1
 	@$(BIN)/python -m tests.nemesis --runs $(RUNS) --seed $(SEED) \
-	  $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FAULT),--fault "$(FAULT)")
+	  $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FAULT),--fault "$(FAULT)") \
+	  $(addprefix --thrift ,$(THRIFT))
 
 hostile: $(READY)  ## attack a server with hostile SQL: MINUTES=60 SEED=1, FAMILY=memory, REPORT=file.json
 	@$(BIN)/python -m tests.hostile --seed $(SEED) $(if $(MINUTES),--minutes $(MINUTES)) \
@@ -197,6 +198,9 @@ bench-cluster: bench-nodes bench-peers  ## all that is measured on a real HBase,
 
 bench-nodes: $(READY)  ## on a real HBase with several nodes, failing and moving too (needs Java, Maven)
 	@$(BIN)/python -m bench.cluster
+
+bench-gateways: $(READY)  ## the store over Thrift 1 next to Thrift 2, on a real HBase (needs Java, Maven)
+	@$(BIN)/python -m bench.gateways
 
 bench-spark: $(SPARK)  ## Spark's work on an embedded store: SCALE=0.05
 	@$(BIN)/python -m bench.spark $(addprefix --scale ,$(SCALE))

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import structlog
@@ -139,16 +139,17 @@ def run_on_cluster(
     output: Path,
     settings: Mapping[str, Any],
     measure: Callable[[Cluster, Callable[[str], None]], list[Figure]],
+    hbase: Mapping[str, str | int] = MappingProxyType({}),
 ) -> None:
     """Run a benchmark on a cluster of its own in `folder`, as `run_in_folder` does. `measure` gets
-    the cluster and what shows the present step."""
+    the cluster and what shows the present step. `hbase` adds to the settings of HBase."""
     console = Console()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
 
     def measured() -> list[Figure]:
         with (
             console.status("starting HBase") as status,
-            Cluster.start(folder / "cluster") as cluster,
+            Cluster.start(folder / "cluster", hbase=hbase) as cluster,
         ):
             return measure(cluster, status.update)
 

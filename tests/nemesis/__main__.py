@@ -2,8 +2,9 @@
 
 Every run of a fault is a round under load with a verdict, which is printed and appended to
 `var/nemesis/verdicts.jsonl`. A run of all faults starts a new file, a run of some faults adds to
-it; the table in `docs/nemesis.md` is made of the whole file. After a round that is not sound the
-next round gets a new world.
+it; the table in `docs/nemesis.md` is made of the whole file. Runs over Thrift 1 gateways
+(`--thrift 1`) have a folder and a file of their own, and are not in that table. After a round that
+is not sound the next round gets a new world.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tests.nemesis import nemesis_report
 from tests.nemesis.nemesis_faults import FAULTS
 from tests.nemesis.nemesis_kinds import KINDS
 from tests.nemesis.nemesis_run import Database, Round, Verdict, as_line, from_line
-from tests.nemesis.nemesis_world import ROOT, world
+from tests.nemesis.nemesis_world import GATEWAY_ROLES, ROOT, world
 
 PAGE = ROOT / "docs" / "nemesis.md"
 
@@ -35,27 +36,32 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin none after")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=Path("var/nemesis"))
+    parser.add_argument("--thrift", type=int, choices=GATEWAY_ROLES, default=2, help="of gateways")
     options = parser.parse_args()
     rng, faults = random.Random(options.seed), options.fault or list(FAULTS)
     plan = [fault for _ in range(options.runs) for fault in rng.sample(faults, len(faults))]
-    folder = options.folder.resolve()
+    folder = options.folder.resolve() / (f"thrift{options.thrift}" if options.thrift == 1 else "")
+    folder.mkdir(parents=True, exist_ok=True)
     kept = folder / "verdicts.jsonl"
     if not options.fault:
         kept.unlink(missing_ok=True)
     until = time.monotonic() + options.minutes * 60
     verdicts = []
-    for verdict in strike(plan, options.seed, folder, until):
+    for verdict in strike(plan, options.seed, folder, until, options.thrift):
         with kept.open("a", encoding="utf-8") as file:
             file.write(as_line(verdict) + "\n")
         _tell(verdict)
         verdicts.append(verdict)
     everything = [from_line(line) for line in kept.read_text(encoding="utf-8").splitlines()]
     print(nemesis_report.table(everything))
-    nemesis_report.write(PAGE, everything)
+    if options.thrift != 1:
+        nemesis_report.write(PAGE, everything)
     sys.exit(0 if all(verdict.sound for verdict in verdicts) else 1)
 
 
-def strike(plan: Sequence[str], seed: int, folder: Path, until: float) -> Iterator[Verdict]:
+def strike(
+    plan: Sequence[str], seed: int, folder: Path, until: float, thrift: int = 2
+) -> Iterator[Verdict]:
     """The verdicts on the faults of `plan`, each as soon as its round is over."""
     left = list(enumerate(plan, 1))
     worlds = 0
@@ -63,7 +69,7 @@ def strike(plan: Sequence[str], seed: int, folder: Path, until: float) -> Iterat
         worlds += 1
         place = folder / f"world-{worlds}"
         shutil.rmtree(place, ignore_errors=True)
-        with world(place) as struck, closing(Database(struck.addresses)) as database:
+        with world(place, thrift) as struck, closing(Database(struck.addresses)) as database:
             database.prepare(list(KINDS))
             sound = True
             while sound and left and time.monotonic() < until:

@@ -134,7 +134,8 @@ class Clock:
 
 @dataclass
 class KillProcess:
-    """kill -9 of one process of the cluster, which is started again."""
+    """kill -9 of one process of the cluster, which is started again. A gateway is one of the kind
+    that the nodes use."""
 
     role: Role
     hold_s: float = 4.0
@@ -143,7 +144,8 @@ class KillProcess:
     _killed: str = ""
 
     def strike(self, world: World, rng: random.Random) -> None:
-        self._killed = rng.choice(world.cluster.names(self.role))
+        role = world.gateway_role if self.role is Role.THRIFT else self.role
+        self._killed = rng.choice(world.cluster.names(role))
         world.cluster.kill(self._killed)
 
     def heal(self, world: World) -> None:

@@ -25,12 +25,15 @@ from hornbeam_server.cluster.admin import admin
 from hornbeam_server.cluster.ports import free_ports
 from hornbeam_server.txlayer.cluster.assignment import SLOTS
 from tests.nemesis.nemesis_proxy import Mode
-from tests.real_cluster import guarded_cluster
+from tests.real_cluster import FOR_THRIFT_1, guarded_cluster
+from tests.storage.hbase_gateways import make_namespace
 
 T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 NODES, REGION_SERVERS, DATA_NODES, GATEWAYS = 3, 2, 3, 2
+GATEWAY_ROLES = {1: Role.THRIFT1, 2: Role.THRIFT}
+"""The gateways of the nodes, by their Thrift. A cluster has one of Thrift 1."""
 START_S, STOP_S = 240.0, 60.0
 
 
@@ -103,14 +106,17 @@ def _clock_of(folder: Path) -> Path:
 
 
 class World:
-    """The cluster, the links, the nodes."""
+    """The cluster, the links, the nodes, whose gateways are of Thrift `thrift`."""
 
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, thrift: int) -> None:
         self.cluster = cluster
+        self.gateway_role = GATEWAY_ROLES[thrift]
         self.folder = folder
         self.database = f"nemesis{time.time_ns() // 1_000_000:x}"
         names = [f"node-{number}" for number in range(1, NODES + 1)]
-        gateways = [process.address for process in cluster.layout.of(Role.THRIFT)]
+        if self.gateway_role is Role.THRIFT1:
+            make_namespace(cluster, self.database)
+        gateways = [process.address for process in cluster.layout.of(self.gateway_role)]
         ports = iter(free_ports(NODES * (len(gateways) + NODES + 3)))
         peers = {name: f"127.0.0.1:{next(ports)}" for name in names}
         self.nodes: list[Node] = []
@@ -137,10 +143,13 @@ class World:
         node."""
         folder = self.folder / name
         folder.mkdir(parents=True)
+        prefix = "thrift1://" if self.gateway_role is Role.THRIFT1 else ""
+        gateways = [prefix + way for to, way in ways.items() if to.startswith("gateway")]
         settings = {
             "store": "hbase",
             "database": self.database,
-            "gateways": ",".join(way for to, way in ways.items() if to.startswith("gateway")),
+            "gateways": ",".join(gateways),
+            "region_server_page_port": "0",  # each region server of this host has its own
             "zookeeper": ways["zookeeper"],
             "hdfs": f"hdfs://{ways['name-node']}",
             "data": str(folder / "data"),
@@ -232,11 +241,11 @@ class World:
 
 
 @contextmanager
-def world(folder: Path) -> Iterator[World]:
-    """A world whose nodes serve an empty database. HORNBEAM_CLUSTER names the folder of a running
-    cluster to use instead of a new one."""
+def world(folder: Path, thrift: int = 2) -> Iterator[World]:
+    """A world whose nodes serve an empty database, over gateways of Thrift `thrift`.
+    HORNBEAM_CLUSTER names the folder of a running cluster to use instead of a new one."""
     with _cluster(folder) as cluster:
-        made = World(cluster, folder / "nodes")
+        made = World(cluster, folder / "nodes", thrift)
         try:
             for node in made.nodes:
                 node.start()
@@ -254,4 +263,5 @@ def _cluster(folder: Path) -> AbstractContextManager[Cluster]:
         region_servers=REGION_SERVERS,
         data_nodes=DATA_NODES,
         gateways=GATEWAYS,
+        hbase=FOR_THRIFT_1,
     )

@@ -14,7 +14,13 @@ from hornbeam_server.storage.hbase.store import HBaseStore
 from hornbeam_server.storage.hbase.thrift1 import purging
 from hornbeam_server.storage.hbase.thrift1.interface import THRIFT
 from hornbeam_server.storage.hbase.thrift1.kind import THRIFT_1
-from hornbeam_server.storage.hbase.thrift1.messages import COLUMN, PUTS, call_of, call_of_puts
+from hornbeam_server.storage.hbase.thrift1.messages import (
+    COLUMN,
+    PUTS,
+    Client,
+    call_of,
+    call_of_puts,
+)
 from hornbeam_server.storage.hbase.thrift1.promises import VOUCHED
 from hornbeam_server.storage.hbase.thrift1.store import HBaseThrift1Store
 from hornbeam_server.storage.hbase.thrift1.tables import difference, families
@@ -98,6 +104,26 @@ async def test_a_scan_outlives_gateways_that_die_during_it(real_cluster):
                         gateway.mend()
                 assert seen == (keys[::-1] if reverse else keys)
                 assert not dying
+
+
+async def test_a_scanner_that_its_gateway_has_forgotten_is_opened_again(real_cluster, monkeypatch):
+    """Gateways forget scanners that are idle for long, for example while the machine is frozen."""
+    lost = []
+
+    def together(client, function, calls):
+        found = every(client, function, calls)
+        if function == "scannerOpenWithScan" and len(lost) < 2:
+            lost.append(found)
+            return [1 << 30 for _ in found]
+        return found
+
+    every = Client.together
+    async with opened(real_cluster) as store:
+        await store.put({"t": [Put(k(i), b"v") for i in range(3)]}, 5)
+        monkeypatch.setattr(Client, "together", together)
+        cells = await collect(store.scan("t", b"", None, 9))
+        assert cells == [Cell(k(i), 5, b"v") for i in range(3)]
+        assert len(lost) == 2
 
 
 async def test_a_gateway_of_thrift_2_is_refused(real_cluster):

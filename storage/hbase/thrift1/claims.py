@@ -16,8 +16,8 @@ succeeds, no other claim was made since the read. A claimed version may be put l
 times, by its author and by helpers; it is the same version each time.
 
 The value is signed with the random bytes of its claim. They show whether a swap that HBase's client
-repeated, and then reports as refused, was made by this call: the register or the row's version has
-them.
+repeated, and then reports as refused, was made by this call: then the version has them, once step 2
+has put it.
 
 Once a purge drops all versions of a row, its last claim would be later than its newest version
 again. So `settled` first replaces the claim by the mark that nothing is left to do.
@@ -85,8 +85,7 @@ class Claims:
         tried: set[Claim] = set()
         while True:
             found = self._read(table, row)
-            if any(self._is_made(table, row, found, claim) for claim in tried):
-                self._finish(table, row, found)
+            if any(self._is_put(table, row, claim) for claim in tried):
                 return True
             if self._finish(table, row, found):
                 continue
@@ -148,11 +147,8 @@ class Claims:
         )
         return swapped
 
-    def _is_made(self, table: str, row: bytes, found: _Row, claim: Claim) -> bool:
-        """Whether a claim that was tried took effect, although HBase refused it: the register has
-        it, or a later claim was made behind it, and so its version was put."""
-        if found.register == claim.encoded():
-            return True
+    def _is_put(self, table: str, row: bytes, claim: Claim) -> bool:
+        """Whether the row has the version that was claimed."""
         at = after_timestamp(claim.version)
         cells = self._calls.call(
             table, lambda client, name: client.getVerTs(name, row, COLUMN, at, 1, {})

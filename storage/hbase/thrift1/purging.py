@@ -25,7 +25,7 @@ from hornbeam_server.storage.hbase.ranges import (
 from hornbeam_server.storage.hbase.thrift1.claims import Claims
 from hornbeam_server.storage.hbase.thrift1.interface import THRIFT
 from hornbeam_server.storage.hbase.thrift1.kind import scan_of
-from hornbeam_server.storage.hbase.thrift1.messages import COLUMN, REGISTER
+from hornbeam_server.storage.hbase.thrift1.messages import COLUMN, PUTS, REGISTER
 from hornbeam_server.storage.ports import NEWEST
 
 SCANNED_ROWS = 1_000
@@ -99,18 +99,26 @@ class Purging(purging.Purging):
         free = [row for row in rows if row not in waiting]
         found = versions(self._calls, table, free, horizon)
         hidden = {row: cells for row in free if (cells := invisible(found[row]))}
+        self._delete(table, {row: cells[0].timestamp for row, cells in hidden.items()})
+        return sum(map(len, hidden.values()))
+
+    def _delete(self, table: str, until: Mapping[bytes, int]) -> None:
+        """Write a delete marker for each row, over all versions up to its timestamp in `until`. One
+        call has the rows of one timestamp."""
+        drop = THRIFT.Mutation(isDelete=True, column=COLUMN)
+        rows: dict[int, list[Any]] = {}
+        for row, ts in until.items():
+            rows.setdefault(ts, []).append(THRIFT.BatchMutation(row=row, mutations=[drop]))
         deletes = [
             {
                 "tableName": self._calls.full_name(table),
-                "row": row,
-                "column": COLUMN,
-                "timestamp": cells[0].timestamp,
+                "rowBatches": batches,
+                "timestamp": ts,
                 "attributes": {},
             }
-            for row, cells in hidden.items()
+            for ts, batches in rows.items()
         ]
-        self._calls.call(table, lambda client, _: client.together("deleteAllTs", deletes))
-        return sum(map(len, hidden.values()))
+        self._calls.call(table, lambda client, _: client.together(PUTS, deletes))
 
 
 async def size_of(calls: Calls, table: str) -> int:
