@@ -8,7 +8,7 @@ from hornbeam_server.cluster import Cluster
 
 def test_views_are_kept_while_regions_split(real_cluster: Cluster, tmp_path) -> None:
     options = Options(
-        nodes=Numbers((2,)), groups=2, rate=20, seconds=2.0, warm_up=1.0, folder=tmp_path
+        nodes=Numbers((2,)), groups=2, views=2, rate=20, seconds=2.0, warm_up=1.0, folder=tmp_path
     )  # fmt: skip
     figures = measure(real_cluster, options, lambda _: None)
     found = {(figure.section, figure.name): figure.value for figure in figures}

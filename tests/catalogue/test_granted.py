@@ -216,7 +216,7 @@ async def test_explanations_know_what_the_query_knows(database: Database) -> Non
 
 
 async def test_clients_describe_what_is_granted(tmp_path: Path) -> None:
-    """The catalogue queries of eleven clients, under a key that may read one relation."""
+    """The catalogue queries of twelve clients, under a key that may read one relation."""
     async with await Database.open(settings(tmp_path)) as database:
         await applied(database, hornbeam_ddl())
         oids = dict(await database.fetch(OIDS))
