@@ -22,6 +22,7 @@ VERSIONS = (DEFAULT_VERSIONS, Versions("2.5.8", "3.3.6"))
 TESTS = (
     "tests/contract",
     "tests/storage/test_storage_hbase.py",
+    "tests/storage/test_storage_hbase_thrift1.py",
     "tests/storage/test_storage_hdfs_cluster.py",
     "tests/storage/test_storage_zookeeper.py",
     "tests/nemesis/test_nemesis.py",

@@ -198,7 +198,8 @@ class Gateways:
                 failures.append(f"{address} {_why_not(error)}")
         raise CallFailed(
             f"No Thrift {self._kind.number} gateway of HBase can be used: {'; '.join(failures)}.",
-            cure=f"Start one ({self._kind.start}), or correct the addresses in the settings.",
+            cure=f"Start one ({self._kind.start}), or correct the addresses in the settings: "
+            "host:port is of Thrift 2, thrift1://host:port of Thrift 1.",
             sent=False,
         )
 

@@ -126,14 +126,29 @@ async def test_a_server_that_does_not_keep_the_promises_is_a_wrong_setting_at_th
         assert "hbase-site.xml of all region servers" in refused.value.cure
 
 
-async def test_a_flush_fails_while_a_new_server_does_not_keep_the_promises(served_by):
-    """So the log keeps what a power cut may take from HBase."""
-    with serving(page(NOT_FORCED)) as (port, _), promises(port) as made:
-        made.unflushed = {"t"}
-        for failing in (made.flush(), made.before_puts({"t"})):
-            with pytest.raises(Unavailable, match="hsync is false"):
-                await failing
+async def test_without_a_server_that_comes_later_and_is_not_set_up_the_store_goes_on(served_by):
+    """Flushes fail, so the log keeps what a power cut may take from HBase."""
+    with (
+        serving(page(KEPT)) as (first, _),
+        serving(page(NOT_FORCED)) as (later, _),
+        promises(first) as made,
+    ):
+        await made.of_created("t")
+        served_by.append(b"code-2")
+        made._port, made.unflushed = later, {"t"}
+        await made.before_puts({"t"})
+        for _ in range(2):
+            for fails in (
+                made.flush,
+                partial(made.before_puts, {"u"}),
+                partial(made.of_created, "v"),
+            ):
+                with pytest.raises(Unavailable, match="hsync is false"):
+                    await fails()
         assert made.unflushed == {"t"}
+        made._port = first
+        await made.flush()
+        assert made.unflushed == set()
 
 
 @pytest.mark.parametrize(

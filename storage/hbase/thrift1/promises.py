@@ -9,8 +9,8 @@ namespace is asked when a table is created, as a node does at its start, and eac
 the first put into one of its tables or in a flush. Puts into a region that has left a server before
 that server was asked were written to files when the region left.
 
-A server that does not keep the promises is a wrong setting when a table is created. Later the store
-goes on without it: a put into a table that is new here, or a flush, fails until it is set up.
+If no server that was asked keeps the promises, a setting is wrong. If one does not that came later,
+the store goes on without it: what needs that server fails until it is set up, and so do flushes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
-from hornbeam_server.schema.errors import HornbeamError, InvalidRequest, Unavailable
+from hornbeam_server.schema.errors import InvalidRequest, Unavailable
 from hornbeam_server.storage.hbase import servers
 from hornbeam_server.storage.hbase.calls import PAUSES_S, Calls
 from hornbeam_server.storage.hbase.tables import MARKERS_STAY
@@ -51,18 +51,19 @@ class Promises:
 
     async def of_created(self, table: str) -> None:
         """Ask the servers of all tables of the namespace, if `table` is new to this store. Raises
-        InvalidRequest if one of them does not keep the promises, Unavailable if it cannot be
-        asked."""
+        InvalidRequest if one of them does not keep the promises, and none was found yet that does;
+        otherwise, or if it cannot be asked, Unavailable."""
         if table not in self._tables:
             async with self._asking:
-                await self._require(None, InvalidRequest)
+                await self._require(None)
                 self._tables.add(table)
 
     async def before_puts(self, tables: Collection[str]) -> None:
-        """Ask the servers of tables that this store has not used yet. Raises Unavailable."""
+        """Ask the servers of tables that this store has not used yet. Raises the errors of
+        `of_created`."""
         if new := set(tables) - self._tables:
             async with self._asking:
-                await self._require(new, Unavailable)
+                await self._require(new)
                 self._tables |= new
 
     def forget(self, table: str) -> None:
@@ -72,27 +73,26 @@ class Promises:
 
     async def flush(self) -> None:
         """Ask the servers of written tables, if they have not been asked. Their puts are on disk
-        already. Raises Unavailable."""
+        already. Raises the errors of `of_created`."""
         async with self._asking:
             self._calls.require_open()
             written, self.unflushed = self.unflushed, set()
             try:
                 if written:
-                    await self._require(written, Unavailable)
+                    await self._require(written)
             except BaseException:
                 self.unflushed |= written
                 raise
 
-    async def _require(self, tables: Collection[str] | None, error: type[HornbeamError]) -> None:
-        """Raises `error` if a server of `tables` (None: of all) does not keep the promises,
-        Unavailable."""
+    async def _require(self, tables: Collection[str] | None) -> None:
+        """Ask the servers of `tables` (None: of all). Raises the errors of `of_created`."""
         if self._port == VOUCHED:
             return
         deadline = time.monotonic() + self._calls.timeout_s
         while True:
             serving = {region.server for region in await servers.regions(self._calls, tables)}
             asked = [server for server in serving if server and server not in self._kept_by]
-            await self._ask(asked, error)
+            await self._ask(asked)
             if None not in serving:
                 return
             if time.monotonic() > deadline:
@@ -103,18 +103,19 @@ class Promises:
                 )
             await asyncio.sleep(PAUSES_S[0])
 
-    async def _ask(self, asked: Sequence[bytes], error: type[HornbeamError]) -> None:
-        """Note which servers keep the promises. Raises `error`, Unavailable."""
+    async def _ask(self, asked: Sequence[bytes]) -> None:
+        """Note that these servers keep the promises. Raises the errors of `of_created`."""
         hosts = [server.partition(b",")[0].rpartition(b":")[0].decode() for server in asked]
         found = await self._calls.all([partial(_configuration, host, self._port) for host in hosts])
-        for server, host, settings in zip(asked, hosts, found, strict=True):
+        error = Unavailable if self._kept_by else InvalidRequest
+        for host, settings in zip(hosts, found, strict=True):
             if wrong := broken(settings):
                 raise error(
                     f"HBase's region server {host} is not set up for Thrift 1 gateways: {wrong}.",
                     cure="Set it in hbase-site.xml of all region servers, and start these again;"
                     " or use Thrift 2 gateways, which do not need that.",
                 )
-            self._kept_by.add(server)
+        self._kept_by.update(asked)
 
 
 def _configuration(host: str, port: int) -> Mapping[str, str]:

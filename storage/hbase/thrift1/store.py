@@ -39,8 +39,8 @@ class HBaseThrift1Store(GatewayStore):
         super().__init__(calls, Definitions(calls), self._promises, Purging(calls, self._claims))
 
     async def create_table(self, table: str, splits: Sequence[bytes] = ()) -> None:
-        """As the port says. Raises InvalidRequest if there is no namespace, or a region server does
-        not keep the promises."""
+        """As the port says. Raises InvalidRequest if there is no namespace, and the errors of
+        `Promises.of_created`."""
         await super().create_table(table, splits)
         await self._promises.of_created(table)
 
