@@ -4,6 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from hornbeam_server.storage.hbase.thrift1.promises import VOUCHED
 from hornbeam_server.storage.hbase.thrift1.store import HBaseThrift1Store
 from hornbeam_server.storage.hbase.thrift1.tables import difference, families
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Cell, Put
+from hornbeam_server.storage.source import Source, open_source
 from tests.storage.hbase_gateways import Proxy, make_namespace, page_port
 from tests.storage.storage_world import collect
 
@@ -65,6 +67,21 @@ def test_differences_of_a_tables_families_are_reported():
     assert "timeToLive is 3600" in found
     assert difference({b"cf:": family, b"x:": family}) == "its families are cf:, x:, not d:"
     assert difference({}) == "its families are none, not d:"
+
+
+@pytest.mark.parametrize(
+    ("more", "store"),
+    [({}, HBaseStore), ({"thrift": 1, "region_server_page_port": 16_030}, HBaseThrift1Store)],
+)
+async def test_a_reader_of_an_export_opens_the_store_of_its_gateways(more, store):
+    """An export of an older version names no Thrift."""
+    document = {"type": "hbase", "gateways": ["gate1:9090"], "namespace": "shop"} | more
+    source = msgspec.convert(document, Source)
+    assert msgspec.convert(msgspec.to_builtins(source), Source) == source
+    opened = open_source(source)
+    assert type(opened) is store
+    assert opened._calls.full_name("t") == b"shop:t"
+    await opened.close()
 
 
 # ---------------------------------------------------------------- on a real cluster
