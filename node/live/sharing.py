@@ -29,8 +29,9 @@ from hornbeam_server.txlayer.cluster.messages import Compute
 from hornbeam_server.txlayer.cluster.shared_views import ROWS_BYTES, SharedViews
 from hornbeam_server.txlayer.commit.change_ring import Applied
 
-HELP_S = 1.0
-"""Maximum seconds for which a node waits for another one when its own views are computed."""
+HELP_S = 5.0
+"""Maximum seconds for which a node waits for another one when its own views are computed. A session
+is shorter by default, so the connection to a node that has died breaks before."""
 REMOTE_ROWS = 10 * FEW
 """Maximum rows of a batch over a remote store, whose rows are computed in the node's own loop."""
 

@@ -121,7 +121,7 @@ async def test_views_that_no_other_node_computes_are_computed_here(refusal, comp
 
 
 @in_virtual_time
-async def test_a_node_that_dies_during_a_batch_costs_a_second(monkeypatch):
+async def test_a_node_that_dies_during_a_batch_costs_some_seconds(monkeypatch):
     world = await nine_views()
     (doing,) = [node for node in world.all if node.database.live.does_batch("live")]
     dying = next(node for node in world.all if node not in (doing, world.leader))
