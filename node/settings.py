@@ -29,6 +29,7 @@ of the implementation of codecs, which is chosen for a whole process."""
 
 _THRIFT_1 = "thrift1://"
 _HIGHEST_PORT = 65_535
+_NAMESPACES_OF_HBASE = ("default", "hbase")
 
 
 class Settings(BaseSettings):
@@ -328,6 +329,14 @@ class Settings(BaseSettings):
             authority = read_authority(name)
             if authority is None or authority.port is not None or "*" in name:
                 raise ValueError(f"{name!r} is not the name or address of a host, without a port")
+        return value
+
+    @field_validator("database")
+    @classmethod
+    def _is_own(cls, value: str) -> str:
+        """The regions of tables in the namespace `default` have other names in `hbase:meta`."""
+        if value in _NAMESPACES_OF_HBASE:
+            raise ValueError(f"{value!r} is a namespace of HBase itself; choose another name")
         return value
 
     @field_validator("gateways")

@@ -169,6 +169,7 @@ def test_requests_that_a_shutdown_ends_are_answered(tmp_path):
         ({"gateways": "gate1:9091,gate2:70000"}, 78, "'gate2:70000' is not host:port"),
         ({"gateways": "gate1:9091,thrift1://gate1:9090"}, 78, "gateways of one"),
         ({"gateways": "thrift1://gate1"}, 78, "'gate1' is not host:port"),
+        ({"database": "default"}, 78, "'default' is a namespace of HBase itself"),
         ({"nonsense": 1}, 78, "Setting nonsense"),
         ({"log_retention_s": "inf"}, 78, "Setting log_retention_s"),
         ({"housekeeping_interval_s": float("nan")}, 78, "Setting housekeeping_interval_s"),
