@@ -27,7 +27,7 @@ from sqlglot.parser import binary_range_parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.query.values.interval_fields import FIELDS
-from hornbeam_server.query.values.texts import unistr
+from hornbeam_server.schema.escaped_texts import unescaped, unistr
 from hornbeam_server.schema.seconds import SECOND_DIGITS
 from hornbeam_server.schema.trees import unlink_unfinished
 
@@ -569,14 +569,6 @@ def _joined(kind: TokenType, first: Token, last: Token) -> Token:
     return Token(kind, text, first.line, first.col, first.start, last.end, first.comments)
 
 
-_ESCAPE = re.compile(
-    r"\\(?:u(?P<short>[0-9a-fA-F]{4})|U(?P<long>[0-9a-fA-F]{8})|x(?P<hex>[0-9a-fA-F]{1,2})"
-    r"|(?P<octal>[0-7]{1,3})|(?P<plain>.))|''",
-    re.DOTALL,
-)
-_CONTROLS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-
-
 def _decoded(token: Token, sql: str) -> Token:
     r"""The token of E'…' with its escapes decoded: `\u00e4` and `\U0001f600`, which the library
     drops, and `\xc3\xa4`, whose bytes are UTF-8. Raises ParseError."""
@@ -584,49 +576,12 @@ def _decoded(token: Token, sql: str) -> Token:
     if not re.search(r"\\[uUx0-7]", text):
         return token
     try:
-        decoded = b"".join(_bytes(text)).decode()
+        decoded = unescaped(text)
     except UnicodeError:
         raise ParseError(f"E'{text}' is no valid text in Unicode") from None
     return Token(
         token.token_type, decoded, token.line, token.col, token.start, token.end, token.comments
     )
-
-
-def _bytes(text: str) -> Iterator[bytes]:
-    """Yield the parts of the text between the quotes of E'…' in UTF-8. Raises UnicodeError."""
-    at, characters = 0, ""
-    for found in _ESCAPE.finditer(text):
-        characters += text[at : found.start()]
-        byte = _byte(found)
-        if byte is None:
-            characters += _character(found)
-        else:
-            yield _in_utf8(characters)
-            yield bytes([byte])
-            characters = ""
-        at = found.end()
-    yield _in_utf8(characters + text[at:])
-
-
-def _byte(found: re.Match[str]) -> int | None:
-    if found["hex"]:
-        return int(found["hex"], 16)
-    return int(found["octal"], 8) & 255 if found["octal"] else None
-
-
-def _in_utf8(characters: str) -> bytes:
-    """The characters in UTF-8, where two halves make one character. Raises UnicodeError."""
-    return characters.encode("utf-16", "surrogatepass").decode("utf-16").encode()
-
-
-def _character(found: re.Match[str]) -> str:
-    if (plain := found["plain"]) is not None:
-        return _CONTROLS.get(plain, plain)
-    code = found["short"] or found["long"]
-    if code is None:
-        return "'"
-    number = int(code, 16)
-    return chr(number) if number < 0x110000 else "\ud800"  # refused with the text
 
 
 def read(tokens: Sequence[Token], sql: str) -> list[exp.Expr | None]:

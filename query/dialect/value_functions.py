@@ -37,6 +37,7 @@ from hornbeam_server.query.values import (
 )
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.escaped_texts import unistr
 from hornbeam_server.schema.intervals import Interval, interval
 from hornbeam_server.schema.quotients import QUOTIENT
 from hornbeam_server.schema.reals import text_of_real
@@ -114,7 +115,7 @@ CALLED: Mapping[str, Function] = {
     "quote_nullable": Function(texts.quote_nullable, (ANY,), _TEXT, strict=False),
     "parse_ident": Function(names.parse_ident, (_TEXT, _BOOLEAN), _TEXTS, 1),
     "split_part": Function(texts.split_part, (_TEXT, _TEXT, _INTEGER), _TEXT),
-    "unistr": Function(texts.unistr, (_TEXT,), _TEXT),
+    "unistr": Function(unistr, (_TEXT,), _TEXT),
     "convert": Function(octets.converted, (_BYTES, _TEXT, _TEXT), _BYTES),
     "convert_from": Function(octets.text_of_bytes, (_BYTES, _TEXT), _TEXT),
     "convert_to": Function(octets.bytes_of_text, (_TEXT, _TEXT), _BYTES),

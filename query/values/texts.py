@@ -147,28 +147,3 @@ def normalize(text: str, form: str = "NFC") -> str:
     if form.upper() not in ("NFC", "NFD", "NFKC", "NFKD"):
         raise TypeMismatch(f"{form!r} is no form of Unicode.", cure="Write NFC, NFD, NFKC or NFKD.")
     return unicodedata.normalize(form.upper(), text)  # type: ignore[arg-type]
-
-
-_UNICODE = re.compile(
-    r"\\(?:(?P<plain>\\)|u?(?P<four>[0-9a-fA-F]{4})|\+(?P<six>[0-9a-fA-F]{6})"
-    r"|U(?P<eight>[0-9a-fA-F]{8})|(?P<wrong>))"
-)
-
-
-def unistr(text: str) -> str:
-    r"""The text with its escapes `\0061`, `\+000061`, `\u0061` and `\U00000061` read."""
-    joined = _UNICODE.sub(_escaped, text).encode("utf-16", "surrogatepass")
-    try:
-        return joined.decode("utf-16")  # joins the halves of a character
-    except UnicodeDecodeError:
-        raise TypeMismatch(f"{text!r} is no valid text in Unicode.") from None
-
-
-def _escaped(found: re.Match[str]) -> str:
-    if found["plain"]:
-        return "\\"
-    digits = found["four"] or found["six"] or found["eight"]
-    number = int(digits, 16) if digits else 0
-    if not 0 < number < 0x110000:
-        raise TypeMismatch(f"{found.string!r} has a wrong escape.", cure=r"Write \0061 or \\.")
-    return chr(number)
