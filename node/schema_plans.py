@@ -29,6 +29,7 @@ from hornbeam_server.maintain.immediate.projected import define_any, projected_p
 from hornbeam_server.maintain.immediate.view_indexes import view_index
 from hornbeam_server.maintain.plain_views import plain_view
 from hornbeam_server.node.kept_names import with_kept_names
+from hornbeam_server.node.planned_comments import planned_comments
 from hornbeam_server.node.schema_problems import checked
 from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.query.binding.binder import bind
@@ -113,6 +114,8 @@ class PlannedSchema:
     rebuilt: tuple[str, ...]
     catalog: Catalog
     first: PlanRequest | None = None
+    commented: tuple[DiffRow, ...] = ()
+    """The comments that the plan sets or takes away."""
 
     def rewritten(self) -> Iterator[DiffRow]:
         """The relations whose rows are written again, with their numbers of rows."""
@@ -187,6 +190,8 @@ def plan_schema(
         statements = weighted_by_log(statements, log)
     schema = with_kept_names(schema, current)
     schema, base = _with_outlines(schema, current, request)
+    comments = planned_comments(reading, current, base)
+    schema = replace(schema, notes=(*schema.notes, *comments.notes))
     changes = _changes(current, schema, request)
     bound, problems = [], Problems()
     for statement in statements:
@@ -214,13 +219,21 @@ def plan_schema(
         inputs=AggregateInputs(base, stored_aggregate, stored=_chosen_selects(current)),
     )
     chosen = selection.to_catalog(current.version + 1, current, changes.copies)
-    chosen = replace(chosen, plain=base.plain)
+    chosen = replace(chosen, plain=base.plain, comments=comments.comments)
     catalog = _with_deferred(chosen, current, request)
     if request.hidden:
         catalog = replace(catalog, staged=added_names(current.schema, catalog.schema))
     plan_id = _plan_id(request, in_force, catalog)
     rebuilt = _rebuilt(catalog, current)
-    return PlannedSchema(plan_id, current.version, selection, changes, rebuilt, catalog)
+    return PlannedSchema(
+        plan_id,
+        current.version,
+        selection,
+        changes,
+        rebuilt,
+        catalog,
+        commented=comments.changes,
+    )
 
 
 def _in_stages(

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
+from hornbeam_server.schema.comments import Comment, Key
 from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.counters import Beginning, Counter, counters_of
 from hornbeam_server.schema.model import (
@@ -201,7 +202,8 @@ class Catalog:
     name is the stored name of another one. Tables, logs and grants of API keys have stored names.
     `copies` are relations whose rows are being written again, in a second table each
     (`txlayer/ddl/relation_copies.py`). `staged` is what the first stage of a change has added
-    (`schema/stages.py`), by keys of counters, until the second stage is in force.
+    (`schema/stages.py`), by keys of counters, until the second stage is in force. `comments` are
+    those of COMMENT ON, of objects that there are (`schema/commented.py`).
     """
 
     version: int
@@ -226,6 +228,7 @@ class Catalog:
     stored_as: tuple[tuple[str, str], ...] = ()
     copies: tuple[Copy, ...] = ()
     staged: tuple[tuple[str, str], ...] = ()
+    comments: tuple[Comment, ...] = ()
     part: Part | None = field(default=None, repr=False, compare=False)
     """The part that the system catalog shows to a statement under this catalog; None: all of it.
     It is not stored."""
@@ -290,6 +293,11 @@ class Catalog:
         """The counters that SQL can name, by name. A declared sequence hides an identity column's
         sequence of the same name."""
         return {each.sequence: each for each in self.counters.values() if each.sequence}
+
+    @cached_property
+    def comment(self) -> dict[Key, str]:
+        """The texts of the comments, by their objects."""
+        return {comment.on: comment.text for comment in self.comments}
 
     @cached_property
     def state(self) -> dict[str, State]:

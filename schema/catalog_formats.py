@@ -83,10 +83,14 @@ class Format(enum.IntEnum):
     states than its programs have."""
     TWENTIETH = 20
     """With primary keys that have names of their own: an older server would forget them."""
+    TWENTY_FIRST = 21
+    """With comments: an older server would forget them."""
 
 
 def format_of(catalog: Catalog) -> Format:
     """The oldest format that can hold the catalog."""
+    if catalog.comments:
+        return Format.TWENTY_FIRST
     types = [column.type for column in _all_columns(catalog)]
     targets = (copy.target for copy in catalog.copies)
     if any(relation.key_name for relation in (*catalog.schema.relations, *targets)):

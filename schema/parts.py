@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from hornbeam_server.schema.catalog import Catalog, Forest, Part
+from hornbeam_server.schema.commented import shown_comments
 from hornbeam_server.schema.domains import domain_of
 from hornbeam_server.schema.model import (
     PUBLIC,
@@ -42,6 +43,7 @@ def part_of(catalog: Catalog, names: frozenset[str]) -> Part:
         copies=(),
         part=None,
     )
+    found = replace(found, comments=shown_comments(catalog.comments, found))
     found.keep_layouts(catalog.layout(name) for name in found.view)
     return Part(names, found)
 

@@ -9,9 +9,10 @@ must be resolved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from hornbeam_server.schema.comments import Comment, Commented, Key, moved_comments
 from hornbeam_server.schema.counters import SEQUENCE
 from hornbeam_server.schema.domains import domain_names, with_renamed_column
 from hornbeam_server.schema.enumerations import Enumeration
@@ -99,7 +100,11 @@ class Rename:
             )
         indexes = (index.name for index in schema.indexes)
         taken = {*schema.names, *views, *indexes, *relations_by_key(schema)}
-        for new in (self.new, *self.moved_indexes(schema).values(), *self._moved_key(schema)):
+        for new in (
+            self.new,
+            *self.moved_indexes(schema).values(),
+            *self.moved_key(schema).values(),
+        ):
             if new in taken:
                 raise InvalidRequest(
                     f"{self}: there is a relation, view or index {new} already.",
@@ -233,12 +238,13 @@ class Rename:
             for name in (indexes if self.moves(schema) else ())
         }
 
-    def _moved_key(self, schema: Schema) -> Iterator[str]:
-        """The full name that the primary key of a relation has in another schema."""
-        if self.relation in schema and self.moves(schema):
-            name = key_name(schema.relation(self.relation), schema.spaces)
-            if name:
-                yield beside(self.new, name, schema.spaces)
+    def moved_key(self, schema: Schema) -> dict[str, str]:
+        """The full name of the primary key of a relation that moves, with its new name."""
+        if self.relation not in schema or not self.moves(schema):
+            return {}
+        name = key_name(schema.relation(self.relation), schema.spaces)
+        old, new = (beside(each, name, schema.spaces) for each in (self.relation, self.new))
+        return {old: new} if name else {}
 
     def names(self, relation: str, columns: Iterable[str]) -> tuple[str, ...]:
         return tuple(self.name(relation, column) for column in columns)
@@ -264,6 +270,46 @@ def renamed_counts(
     return tuple(counts)
 
 
+_TYPES = (Commented.TYPE, Commented.DOMAIN, Commented.DOMAIN_CONSTRAINT)
+
+
+def renamed_comments(
+    comments: Sequence[Comment], rename: Rename, schema: Schema
+) -> tuple[Comment, ...]:
+    """Comments of objects of `schema` by their keys after a rename."""
+    other = rename.space or rename.type
+    names = {} if other else {**renamed_sequences(schema, rename), **_index_names(rename, schema)}
+    keys = (comment.on for comment in comments)
+    return moved_comments(comments, ((key, _renamed_key(key, rename, names)) for key in keys))
+
+
+def _index_names(rename: Rename, schema: Schema) -> dict[str, str]:
+    return {**rename.moved_indexes(schema), **rename.moved_key(schema)}
+
+
+def _renamed_key(key: Key, rename: Rename, names: Mapping[str, str]) -> Key:
+    """`names` are the new names of sequences and indexes."""
+    match key.kind:
+        case Commented.SCHEMA:
+            return replace(key, name=rename.new) if _is_same(key, rename.space, rename) else key
+        case Commented.SEQUENCE | Commented.INDEX:
+            return replace(key, name=names.get(key.name, key.name))
+        case Commented.COLUMN if rename.column and not rename.type:
+            return replace(key, member=rename.name(key.name, key.member))
+        case kind if kind in _TYPES:
+            whole = rename.type and not rename.column
+            return replace(key, name=rename.new) if _is_same(key, whole, rename) else key
+        case Commented.DATABASE:
+            return key
+        case _:
+            whole = not (rename.space or rename.type or rename.column)
+            return replace(key, name=rename.new) if _is_same(key, whole, rename) else key
+
+
+def _is_same(key: Key, applies: bool, rename: Rename) -> bool:
+    return applies and key.name == rename.relation
+
+
 Expression = Callable[[str, Relation], str]
 """An expression over a relation with the new names."""
 Select = Callable[[DeclaredView], str]
@@ -275,7 +321,7 @@ def renamed_schema(
 ) -> Schema:
     """`schema` after a rename, which is no schema's. Indexes and constraints keep their names; in
     another schema, indexes have them there."""
-    names = _sequence_names(schema, rename)
+    names = renamed_sequences(schema, rename)
     relations = (_relation(each, rename, expression, schema.spaces) for each in schema.relations)
     return replace(
         schema,
@@ -297,7 +343,7 @@ def _sequence(sequence: DeclaredSequence, rename: Rename) -> DeclaredSequence:
     return replace(sequence, name=rename.name(SEQUENCE, sequence.name), owner=owner)
 
 
-def _sequence_names(schema: Schema, rename: Rename) -> dict[str, str]:
+def renamed_sequences(schema: Schema, rename: Rename) -> dict[str, str]:
     """The new names of sequences: an identity column's has the names of relation and column."""
     if rename.relation == SEQUENCE:
         return {rename.column: rename.new}

@@ -38,7 +38,12 @@ from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import DATABASE, PUBLIC, DeclaredView, Relation, Schema
 from hornbeam_server.schema.namespaces import bare, joined
 from hornbeam_server.schema.qualifying import type_qualifications
-from hornbeam_server.schema.renames import Rename, renamed_expressions, renamed_schema
+from hornbeam_server.schema.renames import (
+    Rename,
+    renamed_comments,
+    renamed_expressions,
+    renamed_schema,
+)
 from hornbeam_server.schema.render import spelled
 from hornbeam_server.schema.trees import nodes_of, unlink
 from hornbeam_server.schema.views import DeferredView, ImmediateView, JoinView, ProjectedView
@@ -70,17 +75,24 @@ def renamed(catalog: Catalog, renames: Sequence[Rename]) -> Catalog:
         rename.require_possible(catalog.schema)
         spaces = catalog.schema.spaces
         if rename.space:  # both schemas are there while names move from one to the other
+            catalog = _with_comments(catalog, rename)
             catalog = _with_spaces(catalog, (*spaces, rename.new))
             spaces = tuple(rename.new if each == rename.relation else each for each in spaces)
         for step in rename.steps(catalog.schema):
             step.require_possible(catalog.schema)
+            commented = _with_comments(catalog, step)
             if step.type:
-                catalog = with_renamed_type(catalog, step)
+                catalog = with_renamed_type(commented, step)
                 continue
             _require_free(catalog, step)
-            catalog = _renamed(catalog, step)
+            catalog = _renamed(commented, step)
         catalog = _with_spaces(catalog, spaces)
     return catalog
+
+
+def _with_comments(catalog: Catalog, rename: Rename) -> Catalog:
+    comments = renamed_comments(catalog.comments, rename, catalog.schema)
+    return replace(catalog, comments=comments)
 
 
 def _with_spaces(catalog: Catalog, spaces: tuple[str, ...]) -> Catalog:

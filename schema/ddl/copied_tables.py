@@ -11,8 +11,8 @@ from hornbeam_server.schema.ddl.statement import Statement
 from hornbeam_server.schema.drafts import ColumnDraft, Name, RelationDraft
 from hornbeam_server.schema.model import Default, DefaultKind
 
-_PARTS = frozenset({"DEFAULTS", "CONSTRAINTS", "INDEXES", "IDENTITY", "GENERATED"})
-_WITHOUT_ROWS = frozenset({"COMMENTS", "STATISTICS", "STORAGE", "COMPRESSION"})
+_PARTS = frozenset({"COMMENTS", "DEFAULTS", "CONSTRAINTS", "INDEXES", "IDENTITY", "GENERATED"})
+_WITHOUT_ROWS = frozenset({"STATISTICS", "STORAGE", "COMPRESSION"})
 """Parts that PostgreSQL has, and that have no effect here."""
 _CURE = f"Write INCLUDING ALL, or one of {', '.join(sorted(_PARTS))}."
 
@@ -33,6 +33,8 @@ def read_like(
     parts = _parts(statement, node, named)
     key = {name.text for each in source.primary_keys for name in each.columns}
     draft.columns += [_column(column, named, parts, key) for column in source.columns]
+    if "COMMENTS" in parts:
+        drafts.commented_copies.append((named.text, draft.name.text))
     if "CONSTRAINTS" in parts:
         draft.checks += source.checks
     if "INDEXES" in parts:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from hornbeam_server.schema.ddl.comments import CommentDraft
 from hornbeam_server.schema.ddl.statement import Statement
 from hornbeam_server.schema.drafts import (
     DomainDraft,
@@ -65,6 +66,9 @@ class Drafts:
     """The views that are passed over."""
     computed: set[tuple[str, str]] = field(default_factory=set)
     """The computed columns that are left out, each with its relation."""
+    comments: list[CommentDraft] = field(default_factory=list)
+    commented_copies: list[tuple[str, str]] = field(default_factory=list)
+    """The relations of LIKE … INCLUDING COMMENTS: the source, and the new relation."""
     notes: list[str] = field(default_factory=list)
     """What the file says and the schema does not."""
     problems: Problems = field(default_factory=Problems)

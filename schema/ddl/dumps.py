@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hornbeam_server.schema import spelling
+from hornbeam_server.schema.comments import render_comments
+from hornbeam_server.schema.ddl.comments import as_comment
 from hornbeam_server.schema.ddl.drafts import Change, ColumnChange
 from hornbeam_server.schema.ddl.load import Reading
 from hornbeam_server.schema.ddl.row_order import Unit, in_order
@@ -170,6 +172,12 @@ def _bit(value: str | bytes) -> str | bytes:
     """A value for a BIT of SQL Server, where every number but 0 is 1."""
     number = isinstance(value, str) and re.fullmatch(r"[-+]?\d+", value)
     return str(int(int(value) != 0)) if number else value
+
+
+def comments_text(readings: Sequence[Reading], whole: Schema) -> str:
+    """COMMENT ON for the comments of files, whose schemas are merged into `whole`."""
+    drafts = (draft for reading in readings for draft in reading.comments)
+    return render_comments(map(as_comment, drafts), whole.spaces)
 
 
 def merged(current: Schema, added: Schema) -> Schema:

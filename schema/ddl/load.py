@@ -12,6 +12,12 @@ from hornbeam_server.schema.caches import TextCache
 from hornbeam_server.schema.counters import SEQUENCE
 from hornbeam_server.schema.ddl.agreement import agree
 from hornbeam_server.schema.ddl.altered_tables import read_alter
+from hornbeam_server.schema.ddl.comments import (
+    CommentDraft,
+    comments_of_mysql,
+    read_comment,
+    with_full_names,
+)
 from hornbeam_server.schema.ddl.domains import as_alias, as_table
 from hornbeam_server.schema.ddl.drafts import ColumnChange, DraftRestart, Drafts
 from hornbeam_server.schema.ddl.foreign import (
@@ -93,6 +99,9 @@ class Reading:
     encoding: str = UTF8
     changes: tuple[ColumnChange, ...] = ()
     """The columns that ALTER TABLE changes, in the order of the file."""
+    comments: tuple[CommentDraft, ...] = ()
+    commented_copies: tuple[tuple[str, str], ...] = ()
+    """The relations of LIKE … INCLUDING COMMENTS: the source, and the new relation."""
 
 
 def load_ddl(text: str, file: str = "<ddl>", source: Source | None = None) -> Schema:
@@ -184,6 +193,8 @@ def _read_file(text: str, file: str, source: Source | None, encoding: str) -> Re
         dict(_expressions(drafts)),
         encoding,
         tuple(drafts.changes),
+        with_full_names(drafts.comments, whole),
+        tuple(drafts.commented_copies),
     )
 
 
@@ -215,6 +226,9 @@ def _sort(piece: Piece, source: Source, file: str, drafts: Drafts, found: _Found
             found.silent.append(passed(piece))
         case Role.VIEW if file != STATEMENT:
             found.silent += _read_view(piece, drafts)
+        case Role.COMMENTS:
+            with drafts.problems.collect():
+                drafts.comments.append(read_comment(Statement.of(piece)))
         case Role.ROWS | Role.CHANGES:
             found.rows.append(piece)
         case Role.DROPS if _lowered(drafts).isdisjoint(named_in_drop(piece)):
@@ -422,6 +436,8 @@ def _read_tree(statement: Statement, tree: exp.Expr, words: Sequence[str], draft
         read_added_identity(statement, drafts)
         return
     begins = next_number(tree)
+    if statement.source is Source.MYSQL:
+        drafts.comments += comments_of_mysql(statement, tree)
     make_readable(statement, tree, drafts)
     kind = str(tree.args.get("kind") or "").upper()
     if isinstance(tree, exp.Create) and kind == "TABLE":

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from hornbeam_server.schema.ddl.comments import is_comment
 from hornbeam_server.schema.ddl.scan import Piece
 from hornbeam_server.schema.ddl.spaces import NAME
 
@@ -24,6 +25,8 @@ class Role(enum.Enum):
     """It drops objects, which it may not have declared before."""
     INCLUDES = "includes"
     """It reads another file."""
+    COMMENTS = "comments"
+    """It sets a comment: COMMENT ON."""
     HOLDS_NO_ROWS = "holds no rows"
 
 
@@ -93,6 +96,8 @@ def role(piece: Piece) -> Role:
         return Role.DECLARES
     if is_added_type(piece):
         return Role.DECLARES
+    if is_comment(piece):
+        return Role.COMMENTS
     if first in _SILENT or first in {"\\", ":"}:
         return Role.HOLDS_NO_ROWS
     if first == "CREATE" and _OTHER_INDEX.match(piece.text):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hornbeam_server.schema.comments import render_comments
+from hornbeam_server.schema.ddl.comments import as_comment
 from hornbeam_server.schema.ddl.load import Reading, refuse_includes
 from hornbeam_server.schema.model import Schema
 from hornbeam_server.schema.problems import WHOLE_FILE, Problem, Subject
@@ -19,7 +21,8 @@ def suggestion(reading: Reading, file: str) -> str:
         subject = _shown(problem.subject, reading.schema)
         remarks.setdefault(subject, []).append(_remark(problem))
     head = "".join(f"-- {line}\n" for line in _head(reading, file, remarks.get(WHOLE_FILE, [])))
-    return f"{head}\n{render_ddl(reading.schema, remarks)}"
+    comments = render_comments(map(as_comment, reading.comments), reading.schema.spaces)
+    return f"{head}\n{render_ddl(reading.schema, remarks)}{comments}"
 
 
 def _head(reading: Reading, file: str, remarks: list[str]) -> Iterator[str]:

@@ -36,6 +36,7 @@ from hornbeam_server.query.binding.renaming import renamed
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.codec import encode_catalog
+from hornbeam_server.schema.comments import Comment, with_comments
 from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.counters import SEQUENCE, Counter
 from hornbeam_server.schema.errors import (
@@ -274,6 +275,21 @@ class CatalogKeeper:
                 adopted = replace(catalog, version=catalog.version + 1, states=states)
                 # All other tables can be read at the same snapshots as before: `since` stays.
                 await self._publish(lambda _: _ready(adopted))
+
+    async def comment(self, make: Callable[[Catalog], Sequence[Comment]]) -> None:
+        """Set the comments that `make` returns for the catalog in force. Builds go on. Raises the
+        errors of `make`, Unavailable."""
+        self.led()
+        await self.tasks.carry_out(self._comment(make))
+
+    async def _comment(self, make: Callable[[Catalog], Sequence[Comment]]) -> None:
+        async with self.changing:
+            catalog = self.state.catalog
+            comments = with_comments(catalog.comments, make(catalog))
+            if comments != catalog.comments:
+                changed = replace(catalog, version=catalog.version + 1, comments=comments)
+                # Comments change no row: `since` stays.
+                await self._publish(lambda _: _ready(changed))
 
     async def refresh_counts(self, *, factor: float = 2.0) -> None:
         """Publish row counts for the planner when one has changed by `factor`."""
@@ -536,8 +552,14 @@ class CatalogKeeper:
                 build.finished = True
         self._steps(Step.ADMITTED)
         admitted = replace(catalog, states=tuple(states.items()), since=at)
-        # A restart of counters alone: older snapshots are read as before, so `since` stays.
-        before = replace(admitted, version=current.version, beginnings=current.beginnings)
+        # A restart of counters or comments alone: older snapshots are read as before, so `since`
+        # stays.
+        before = replace(
+            admitted,
+            version=current.version,
+            beginnings=current.beginnings,
+            comments=current.comments,
+        )
         alike = replace(before, since=current.since) == current
         return replace(admitted, since=current.since) if alike else admitted
 
