@@ -422,6 +422,14 @@ class RestartBody(Body):
     search_path: SearchPath = None
 
 
+class CommentBody(Body):
+    sql: str = Field(
+        description="COMMENT ON kind name IS 'text', or IS NULL.",
+        examples=["COMMENT ON COLUMN orders.o_id IS 'The number on the invoice.'"],
+    )
+    search_path: SearchPath = None
+
+
 class VerifyBody(Body):
     names: Names | None = Field(None, description="Views and indexes; null: all of them.")
     repair: bool = Field(False, description="Write what is missing or wrong, in transactions.")

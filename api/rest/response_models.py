@@ -217,6 +217,13 @@ class Restarted(Answer):
     drawn: dict[str, int] | None = Field(None, description="What currval gives after setval.")
 
 
+class CommentSet(Answer):
+    kind: str = Field(examples=["column"])
+    name: str = Field(examples=["orders"], description="The full name of the object or its owner.")
+    member: str = Field(examples=["o_id"], description='A column or constraint; "" for others.')
+    catalog_version: int
+
+
 class View(Answer):
     name: str = Field(examples=["customer__orders"])
     path: list[str] = Field(examples=[["customer", "orders"]])
@@ -234,6 +241,7 @@ class View(Answer):
         description="Of an immediate view: its SELECT, how transactions maintain it, and whether a"
         " plan has chosen it for the workload."
     )
+    comment: str | None = Field(None, description="Its comment; left out when it has none.")
 
 
 class PlainView(Answer):
@@ -243,6 +251,7 @@ class PlainView(Answer):
     sql: str
     sources: list[str] = Field(description="The relations and views that its SELECT names.")
     columns: list[dict[str, str]]
+    comment: str | None = Field(None, description="Its comment; left out when it has none.")
 
 
 class DeclaredSequence(Answer):
@@ -254,6 +263,7 @@ class DeclaredSequence(Answer):
     maxvalue: int
     cycle: bool
     owner: tuple[str, str] | None = Field(description="The table and column of OWNED BY.")
+    comment: str | None = Field(None, description="Its comment; left out when it has none.")
 
 
 class Schema(Answer):
@@ -272,6 +282,9 @@ class Schema(Answer):
     method: str
     budget: float | None
     aggregates: bool
+    comments: str | None = Field(
+        None, description="COMMENT ON for each comment; left out when there is none."
+    )
 
 
 class Graph(Answer):

@@ -28,6 +28,7 @@ from hornbeam_server.query.command_tags import command_tag
 from hornbeam_server.query.explain import Explanation, Shown
 from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.codec import encode_catalog
+from hornbeam_server.schema.comments import Commented, Key, render_comments
 from hornbeam_server.schema.ddl import render_ddl
 from hornbeam_server.schema.diff import DiffRow
 from hornbeam_server.schema.enumerations import Label
@@ -38,10 +39,11 @@ from hornbeam_server.schema.model import (
     DeclaredSequence,
     Default,
     DefaultKind,
+    Domain,
     Identity,
     Relation,
 )
-from hornbeam_server.schema.namespaces import key_name, parted
+from hornbeam_server.schema.namespaces import bare, key_name, parted
 from hornbeam_server.schema.reals import shortest
 from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.types import Kind, Row, Value, enumeration_of
@@ -225,7 +227,12 @@ def plan_document(planned: PlannedSchema) -> dict[str, Any]:
         "plan": selection.json(),
         "changes": [
             asdict(row)
-            for row in [*planned.changes.rows(), *planned.rewritten(), *_rebuilt(planned)]
+            for row in [
+                *planned.changes.rows(),
+                *planned.commented,
+                *planned.rewritten(),
+                *_rebuilt(planned),
+            ]
         ],
         "declared_views": declared,
         "mermaid": selection.mermaid(),
@@ -254,10 +261,13 @@ def _rebuilt(planned: PlannedSchema) -> list[DiffRow]:
 
 def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:
     """The catalog in force, restricted to `catalog`, its visible part."""
+    spaces = catalog.schema.spaces
+    text = render_comments(catalog.comments, spaces)
     return {
         "version": catalog.version,
         "ddl": render_ddl(catalog.schema),
-        "schemas": [PUBLIC, *catalog.schema.spaces],
+        **({"comments": text} if text else {}),
+        "schemas": [PUBLIC, *spaces],
         "relations": [_relation_document(catalog, r) for r in catalog.schema.relations],
         "trees": _trees_document(catalog),
         "views": [
@@ -265,19 +275,41 @@ def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:
             *(_deferred_document(catalog, name) for name in catalog.deferred_view),
             *(immediate_view_document(db, name) for name in catalog.transactional_view),
         ],
-        "plain_views": [_plain_document(view) for view in catalog.plain],
-        "sequences": [_sequence_document(sequence) for sequence in catalog.schema.sequences],
-        "types": [{"name": each.full} for each in catalog.schema.enumerations],
-        "domains": [
-            {"name": each.name, "checks": [{"name": check.name} for check in each.checks]}
-            for each in catalog.schema.domains
+        "plain_views": [_plain_document(catalog, view) for view in catalog.plain],
+        "sequences": [
+            _sequence_document(sequence)
+            | _comment_document(catalog, Commented.SEQUENCE, sequence.name)
+            for sequence in catalog.schema.sequences
         ],
+        "types": [
+            {"name": each.full} | _comment_document(catalog, Commented.TYPE, each.full)
+            for each in catalog.schema.enumerations
+        ],
+        "domains": [_domain_declared(catalog, each) for each in catalog.schema.domains],
         "indexes": [_index_document(catalog, index) for index in catalog.indexes],
         "workload": [{"name": s.name, "sql": s.sql, "weight": s.weight} for s in catalog.workload],
         "method": catalog.method,
         "budget": catalog.budget,
         "aggregates": catalog.aggregates,
     }
+
+
+def _comment_document(
+    catalog: Catalog, kind: Commented, name: str, member: str = "", field: str = "comment"
+) -> dict[str, str]:
+    """The comment of an object, if it has one."""
+    text = catalog.comment.get(Key(kind, name, member))
+    return {} if text is None else {field: text}
+
+
+def _domain_declared(catalog: Catalog, domain: Domain) -> dict[str, Any]:
+    kind = Commented.DOMAIN_CONSTRAINT
+    checks = (
+        {"name": check.name} | _comment_document(catalog, kind, domain.name, check.name)
+        for check in domain.checks
+    )
+    document = {"name": domain.name, "checks": list(checks)}
+    return document | _comment_document(catalog, Commented.DOMAIN, domain.name)
 
 
 def _sequence_document(sequence: DeclaredSequence) -> dict[str, Any]:
@@ -338,13 +370,19 @@ def _column_document(relation: Relation, column: Column, spaces: Sequence[str]) 
 
 
 def _relation_document(catalog: Catalog, relation: Relation) -> dict[str, Any]:
+    key = key_name(relation, catalog.schema.spaces)
     return {
         "name": relation.name,
         "columns": [
-            _column_document(relation, column, catalog.schema.spaces) for column in relation.visible
+            _column_document(relation, column, catalog.schema.spaces)
+            | _comment_document(catalog, Commented.COLUMN, relation.name, column.name)
+            for column in relation.visible
         ],
         "primary_key": list(relation.declared_key),
-        "primary_key_name": key_name(relation, catalog.schema.spaces) or None,
+        "primary_key_name": key or None,
+        **_comment_document(
+            catalog, Commented.CONSTRAINT, relation.name, key, "primary_key_comment"
+        ),
         "foreign_keys": [
             {
                 "name": fk.name,
@@ -353,12 +391,18 @@ def _relation_document(catalog: Catalog, relation: Relation) -> dict[str, Any]:
                 "parent_columns": list(fk.parent_columns),
                 "on_delete": fk.on_delete.value,
                 "on_update": fk.on_update.value,
+                **_comment_document(catalog, Commented.CONSTRAINT, relation.name, fk.name),
             }
             for fk in relation.foreign_keys
         ],
-        "checks": [{"name": check.name, "sql": check.sql} for check in relation.own_checks],
+        "checks": [
+            {"name": check.name, "sql": check.sql}
+            | _comment_document(catalog, Commented.CONSTRAINT, relation.name, check.name)
+            for check in relation.own_checks
+        ],
         "root": catalog.forest.root(relation.name),
         "rows": catalog.row_count.get(relation.name),
+        **_comment_document(catalog, Commented.TABLE, relation.name),
     }
 
 
@@ -371,6 +415,7 @@ def _trees_document(catalog: Catalog) -> dict[str, Any]:
 
 
 def _index_document(catalog: Catalog, index: Index) -> dict[str, Any]:
+    own_name = bare(index.name, catalog.schema.spaces)
     return {
         "name": index.name,
         "on": index.on,
@@ -385,6 +430,10 @@ def _index_document(catalog: Catalog, index: Index) -> dict[str, Any]:
         "purpose": index.purpose.value,
         "reason": index.reason,
         "state": catalog.state[index.name].value,
+        **_comment_document(catalog, Commented.INDEX, index.name),
+        **_comment_document(
+            catalog, Commented.CONSTRAINT, index.on, own_name, "constraint_comment"
+        ),
     }
 
 
@@ -475,6 +524,7 @@ def _declared_document(catalog: Catalog, view: DeferredView | TransactionalView)
         "key": [part.column for part in view.key],
         "columns": [
             {"name": c.name, "type": c.type.sql(), "relation": "", "column": ""}
+            | _comment_document(catalog, Commented.COLUMN, view.name, c.name)
             for c in view.columns
         ],
         "state": catalog.state[view.name].value,
@@ -483,15 +533,21 @@ def _declared_document(catalog: Catalog, view: DeferredView | TransactionalView)
         "progress": None,
         "deferred": None,
         "immediate": None,
+        **_comment_document(catalog, Commented.MATERIALIZED_VIEW, view.name),
     }
 
 
-def _plain_document(view: PlainView) -> dict[str, Any]:
+def _plain_document(catalog: Catalog, view: PlainView) -> dict[str, Any]:
     return {
         "name": view.name,
         "sql": view.declared.sql,
         "sources": list(view.sources),
-        "columns": [{"name": c.name, "type": c.type.sql()} for c in view.columns],
+        "columns": [
+            {"name": c.name, "type": c.type.sql()}
+            | _comment_document(catalog, Commented.COLUMN, view.name, c.name)
+            for c in view.columns
+        ],
+        **_comment_document(catalog, Commented.VIEW, view.name),
     }
 
 

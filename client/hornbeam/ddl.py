@@ -23,6 +23,7 @@ from hornbeam.statements import (
     is_setval,
     quote,
     separated,
+    sets_comment,
     split,
     table_of_select,
     text_of,
@@ -63,6 +64,9 @@ async def execute_ddl(
     statement = table_of_select(statement) or statement
     if restarts(statement):
         return await _restart(requests, statement, parameters, path)
+    if sets_comment(statement):
+        await requests.json("POST", "/v1/schema/comment", _body(statement, path))
+        return {}
     asked = _read(statement)
     if asked.verb == "refresh":
         names = _names((await requests.json("GET", "/v1/schema"))["ddl"], path)

@@ -49,6 +49,7 @@ from hornbeam.statements import (
     is_setval,
     kind,
     may_show,
+    sets_comment,
 )
 from hornbeam.transaction import Transaction, refused_write
 from hornbeam.transport import NONE, Requests, encode, encode_text, repeated, utf8
@@ -549,19 +550,21 @@ class Session:
         setval, whose arguments may be `parameters`; for a table of a query `affected`, the number
         of its rows; else nothing.
 
-        Raises ProgrammingError inside a transaction that has written, or is READ ONLY."""
+        Raises ProgrammingError inside a transaction that has written, unless the statement is COMMENT
+        ON, or is READ ONLY."""
         self.check_open()
         if self._modes.read_only:
             raise refused_write("This transaction is READ ONLY.")
+        comments = sets_comment(statement)  # which no write notices
         within = self.in_transaction and is_setval(statement)
         if within:  # with the values that its arguments have in the transaction
             answer = await self.query(setval_arguments(statement), parameters)
             statement, parameters = setval_of(answer["rows"]), ()
-        elif self._open.writes:
+        elif self._open.writes and not comments:
             raise refused_change()
         values, names = wire_parameters(statement, parameters), self._path.names
         answer = await execute_ddl(self._requests, statement, self._fill, values, names)
-        if not within:
+        if not (within or comments):
             self._forget()
         # As in PostgreSQL, setval sets what currval gives, and leaves lastval at its sequence: the
         # last of these.

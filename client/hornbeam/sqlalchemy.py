@@ -27,6 +27,7 @@ from sqlalchemy.engine.interfaces import (
     ReflectedForeignKeyConstraint,
     ReflectedIndex,
     ReflectedPrimaryKeyConstraint,
+    ReflectedTableComment,
     ReflectedUniqueConstraint,
 )
 from sqlalchemy.engine.url import URL
@@ -191,7 +192,8 @@ class HornbeamDialect(SequenceReflection, default.DefaultDialect):
     insertmanyvalues_implicit_sentinel = InsertmanyvaluesSentinelOpts.ANY_AUTOINCREMENT
     postfetch_lastrowid = False
     supports_alter = True
-    supports_comments = False
+    supports_comments = True
+    supports_constraint_comments = True
     supports_default_metavalue = True
     supports_default_values = True
     supports_empty_insert = False
@@ -378,7 +380,11 @@ class HornbeamDialect(SequenceReflection, default.DefaultDialect):
         key = thing.get("primary_key", thing.get("key", []))
         shown = {column["name"] for column in thing["columns"]}
         columns = key if shown.issuperset(key) else []
-        return {"constrained_columns": columns, "name": thing.get("primary_key_name")}
+        return {
+            "constrained_columns": columns,
+            "name": thing.get("primary_key_name"),
+            "comment": thing.get("primary_key_comment"),
+        }
 
     def get_foreign_keys(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
@@ -401,6 +407,7 @@ class HornbeamDialect(SequenceReflection, default.DefaultDialect):
                     for option, action in (("ondelete", "on_delete"), ("onupdate", "on_update"))
                     if key.get(action, "restrict") != "restrict"
                 },
+                "comment": key.get("comment"),
             }
             for key in _by_name(thing.get("foreign_keys", []))
         ]
@@ -428,6 +435,7 @@ class HornbeamDialect(SequenceReflection, default.DefaultDialect):
                 "dialect_options": {}
                 if index["nulls_distinct"]
                 else {"hornbeam_nulls_not_distinct": True},
+                "comment": index.get("constraint_comment"),
             }
             for index in self._declared(connection, table_name, schema, **kw)
             if index["unique"] and not index["where"] and not index["expressions"]
@@ -449,9 +457,15 @@ class HornbeamDialect(SequenceReflection, default.DefaultDialect):
     ) -> list[ReflectedCheckConstraint]:
         thing = self._known(connection, table_name, schema, **kw)
         return [
-            {"name": check["name"], "sqltext": check["sql"]}
+            {"name": check["name"], "sqltext": check["sql"], "comment": check.get("comment")}
             for check in _by_name(thing.get("checks", []))
         ]
+
+    def get_table_comment(
+        self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
+    ) -> ReflectedTableComment:
+        thing = self._known(connection, table_name, schema, **kw)
+        return {"text": thing.get("comment")}
 
     def get_table_options(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
@@ -523,6 +537,7 @@ def _reflected_column(column: dict[str, Any]) -> ReflectedColumn:
         "type": type_ if "domain" not in column else domain_type(type_, **column["domain"]),
         "nullable": column.get("nullable", True),
         "default": {"now": "CURRENT_TIMESTAMP"}.get(kind or "", column.get("default_sql")),
+        "comment": column.get("comment"),
     }
     if kind == "identity":
         reflected["autoincrement"] = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import exc, schema
+from sqlalchemy import exc, schema, types
 from sqlalchemy.sql import coercions, compiler, roles
 from sqlalchemy.sql.expression import ColumnClause
 
@@ -60,6 +60,24 @@ class HornbeamDDLCompiler(compiler.DDLCompiler):
             condition = coercions.expect(roles.DDLExpressionRole, options["where"])
             words.append(f"WHERE {self._ddl_expression(condition)}")
         return " ".join(words)
+
+    def visit_set_constraint_comment(self, create: Any, **kw: Any) -> str:
+        del kw
+        constraint = create.element
+        table, name = self._names(constraint)
+        text = self.sql_compiler.render_literal_value(constraint.comment, types.String())
+        return f"COMMENT ON CONSTRAINT {name} ON {table} IS {text}"
+
+    def visit_drop_constraint_comment(self, drop: Any, **kw: Any) -> str:
+        del kw
+        table, name = self._names(drop.element)
+        return f"COMMENT ON CONSTRAINT {name} ON {table} IS NULL"
+
+    def _names(self, constraint: Any) -> tuple[str, str]:
+        """The table and the name of a constraint."""
+        preparer = self.preparer
+        name = preparer.format_constraint(constraint)
+        return preparer.format_table(constraint.table), str(name)
 
     def define_unique_constraint_distinct(self, constraint: Any, **kw: Any) -> str:
         del kw

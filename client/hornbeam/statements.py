@@ -32,7 +32,7 @@ class Kind(enum.Enum):
     DEALLOCATE = "deallocate"
     DISCARD = "discard"
     UPKEEP = "upkeep"
-    """VACUUM, ANALYZE, CHECKPOINT, REINDEX and COMMENT ON (`upkeep`)."""
+    """VACUUM, ANALYZE, CHECKPOINT and REINDEX, and COMMENT ON of what there is not (`upkeep`)."""
     COPY = "copy"
     CURSOR = "cursor"
     """DECLARE, FETCH, MOVE and CLOSE. As COPY, they need PostgreSQL's protocol."""
@@ -54,6 +54,11 @@ _DDL = {"create", "drop", "alter", "rename", "refresh"}
 _CONTROL = {"begin", "start", "commit", "rollback", "end", "abort", "savepoint", "release"}
 _CURSOR = {"declare", "fetch", "move", "close"}
 _UPKEEP = {"vacuum", "analyze", "analyse", "checkpoint", "reindex", "comment"}
+_COMMENTED = {
+    *("table", "view", "materialized", "column", "index", "sequence", "type", "domain", "schema"),
+    *("database", "constraint"),
+}
+"""The words behind COMMENT ON for the kinds of objects that have comments."""
 _TOKEN = re.compile(
     r"""(?P<skip>\s+|--[^\n]*|/\*)"""
     r"""|(?P<token>'(?:[^']|'')*(?:'|\Z)|"(?:[^"]|"")*(?:"|\Z)|(?P<tag>\$(?:[A-Za-z_]\w*)?\$)|\w+|.)""",
@@ -127,6 +132,8 @@ def kind(sql: str) -> Kind:
         word = _word_after_with(sql) if not _writes_in_with(sql) else "insert"
     if word == "select" and (is_setval(sql) or table_of_select(sql)):
         return Kind.DDL
+    if word == "comment" and sets_comment(sql):
+        return Kind.DDL
     if word == "select" and _is_set_config(sql):
         return Kind.SET
     if word == "set" and _sets_transactions([token.text.lower() for token in islice(words, 2)]):
@@ -191,6 +198,12 @@ def is_setval(sql: str) -> bool:
     return words[:3] == ["select", "setval", "("] or words == [
         *("select", "pg_catalog", ".", "setval", "(")
     ]
+
+
+def sets_comment(sql: str) -> bool:
+    """Whether `sql` is COMMENT ON for a kind of objects that have comments."""
+    words = [token.text.lower() for token in islice(tokens(sql), 3)]
+    return words[:2] == ["comment", "on"] and not _COMMENTED.isdisjoint(words[2:])
 
 
 def _is_set_config(sql: str) -> bool:

@@ -39,6 +39,8 @@ def tag_of(meaning: Kind, sql: str) -> str:
 
 def _tag_of_change(verb: str, words: list[str]) -> str:
     """The tag of a change of the schema."""
+    if verb == "comment":
+        return "COMMENT"
     what = next(word for word in words if word not in _DECORATIONS)
     if what == "materialized":
         what = "materialized view"

@@ -1,9 +1,8 @@
-"""VACUUM, ANALYZE, CHECKPOINT, REINDEX and COMMENT ON, which scripts for PostgreSQL have, and which
-have no work here.
+"""VACUUM, ANALYZE, CHECKPOINT and REINDEX, which scripts for PostgreSQL have, and which have no work
+here. COMMENT ON is one of them for kinds of objects that there are not, such as functions.
 
-Nodes purge old versions, count rows and shorten their logs by themselves, each commit keeps the
-indexes, and there are no comments. The client checks that the named objects exist, and reports that
-there is nothing to do.
+Nodes purge old versions, count rows and shorten their logs by themselves, and each commit keeps the
+indexes. The client checks that the named objects exist, and reports that there is nothing to do.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _NOTICES = {
     "analyze": "ANALYZE has nothing to do: nodes count the rows of relations by themselves.",
     "checkpoint": "CHECKPOINT has nothing to do: a commit is durable when it is acknowledged.",
     "reindex": "REINDEX has nothing to do: each commit keeps the indexes.",
-    "comment": "COMMENT ON has no effect: there are no comments.",
+    "comment": "COMMENT ON has no effect: there are no objects of this kind.",
 }
 _OPTIONS = {"full", "freeze", "verbose", "analyze", "analyse", "concurrently"}
 _RELATIONS = ("relations", "views", "plain_views")
@@ -30,13 +29,8 @@ _KEYS = "keys"
 _OBJECTS: Mapping[str, Sequence[str]] = {
     "relation": _RELATIONS,
     "table": ("relations",),
-    "view": ("plain_views",),
-    "materialized view": ("views",),
     "index": ("indexes", _KEYS),
     "table or index": ("relations", "indexes", _KEYS),
-    "sequence": ("sequences",),
-    "type": ("types", "domains"),
-    "domain": ("domains",),
 }
 """The members of the schema's document that have objects of a kind."""
 _SCOPES = ("database", "system")
@@ -49,11 +43,9 @@ def notice_of(sql: str, schema: Mapping[str, Any], path: Sequence[str]) -> str:
     verb, *found = (token for token in tokens(sql) if token.text != ";")
     word = verb.text.lower().replace("analyse", "analyze")
     objects = _Objects(schema, path)
-    if word == "comment":
-        objects.check_comment(found[1:])
-    elif word == "reindex":
+    if word == "reindex":
         objects.check_reindex(_behind_options(found))
-    else:
+    elif word != "comment":
         for item in filter(None, separated(_behind_options(found), 0)):
             objects.check_relation(item)
     return _NOTICES[word]
@@ -92,45 +84,13 @@ class _Objects:
         else:
             self._check("table or index", found)
 
-    def check_comment(self, found: Sequence[Token]) -> None:
-        """What stands behind COMMENT ON."""
-        two = " ".join(token.text.lower() for token in found[:2])
-        kind = two if two in _OBJECTS else two.split(" ")[0]
-        left = found[kind.count(" ") + 1 :]
-        if kind == "column":
-            *table, column = read_name(left, 0)[0]
-            self._require_column(self._known("relation", table), column)
-        elif kind == "constraint":
-            self._check_constraint(left)
-        else:
-            self._check(kind, left)
-
     def _check(self, kind: str, found: Sequence[Token]) -> None:
-        """Pass over kinds that there are not here."""
         if kind == "schema" and found:
             name = name_of(found[0].text)
             if name not in self.schema["schemas"]:
                 raise _unknown("Schema", name)
-        elif kind in _OBJECTS and found:
+        elif found:
             self._known(kind, read_name(found, 0)[0])
-
-    def _check_constraint(self, found: Sequence[Token]) -> None:
-        """`name ON t`, `name ON DOMAIN d`."""
-        name, of_domain = name_of(found[0].text), found[2].text.lower() == "domain"
-        kind = "domain" if of_domain else "table"
-        owner = self._known(kind, read_name(found, 3 if of_domain else 2)[0])
-        constraints = self._constraints(self._document(_OBJECTS[kind], owner))
-        if name not in constraints:
-            raise _unknown(f"Constraint {name} of {kind}", owner)
-
-    def _constraints(self, owner: Mapping[str, Any]) -> set[str]:
-        """The names of the constraints of a relation or a domain."""
-        names = {
-            each["name"] for member in ("checks", "foreign_keys") for each in owner.get(member, ())
-        }
-        unique = (each["name"] for each in self.schema["indexes"] if each["on"] == owner["name"])
-        names |= {parted(name, self.schema["schemas"])[1] for name in unique}
-        return names | {owner.get("primary_key_name") or ""}
 
     def _require_column(self, relation: str, column: str) -> None:
         columns = self._document(_RELATIONS, relation)["columns"]

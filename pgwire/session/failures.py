@@ -58,7 +58,7 @@ _MEANINGS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "sql-unknown-name": (
         (r"Column ", "42703"),
         (r"Function ", "42883"),
-        (r"There is no (type|role) ", "42704"),
+        (r"There is no (type|role|constraint) ", "42704"),
         (r"There is no schema ", "3F000"),
         (r"There is no database ", "3D000"),
     ),

@@ -17,6 +17,7 @@ from sqlglot.tokenizer_core import Token
 from hornbeam_server.query.dialect.duckdb_sql import names_relation
 from hornbeam_server.query.dialect.grammar import expression
 from hornbeam_server.query.parsing.patterns import SEVERAL
+from hornbeam_server.query.parsing.system_comments import COMMENT_FUNCTIONS
 from hornbeam_server.query.parsing.system_lookups import (
     INTEGERS,
     filled,
@@ -139,10 +140,9 @@ _NO_TEXT = (
     *("pg_get_ruledef", "pg_get_triggerdef", "pg_get_statisticsobjdef", "pg_get_functiondef"),
     *("pg_get_statisticsobjdef_columns", "pg_get_partkeydef", "pg_get_partition_constraintdef"),
     *("pg_get_function_result", "pg_get_function_arguments", "pg_get_function_sqlbody"),
-    *("pg_get_function_identity_arguments", "obj_description"),
-    *("col_description", "shobj_description", "pg_relation_filepath"),
+    *("pg_get_function_identity_arguments", "pg_relation_filepath"),
 )
-"""Functions about what Hornbeam does not have, such as rules, triggers and comments."""
+"""Functions about what Hornbeam does not have, such as rules and triggers."""
 _HELD = ("type", "language", "tablespace", "foreign_data_wrapper", "server", "parameter")
 """Kinds of objects that all clients may use."""
 _VISIBLE = (
@@ -167,6 +167,7 @@ _CALLS: dict[str, _Build] = {
     **{f"has_{kind}_privilege": privilege_function(kind) for kind in PRIVILEGES},
     "pg_has_role": _constant("TRUE"),
     **SIZE_FUNCTIONS,
+    **COMMENT_FUNCTIONS,
     "pg_tablespace_size": _constant("CAST(NULL AS BIGINT)"),
     **dict.fromkeys(_NO_TEXT, _constant("CAST(NULL AS TEXT)")),
     "pg_partition_ancestors": _constant("unnest(CAST(ARRAY[] AS BIGINT[]))"),

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from hornbeam_server.query.dialect.settings import all_settings
-from hornbeam_server.query.system import definitions, postgresql, schema_rows
+from hornbeam_server.query.system import comments, definitions, postgresql, schema_rows
 from hornbeam_server.query.system.activity import activity
 from hornbeam_server.query.system.asking import Facts
 from hornbeam_server.query.system.definitions import index_definition
@@ -160,6 +160,7 @@ _ROWS: dict[str, Callable[[Objects], Iterable[Given]]] = {
     "pg_constraint": schema_rows.constraints,
     "pg_database": _databases,
     "pg_depend": schema_rows.dependencies,
+    "pg_description": comments.descriptions,
     "pg_enum": schema_rows.labels,
     "pg_index": schema_rows.indexes,
     "pg_indexes": _indexes,
@@ -168,6 +169,7 @@ _ROWS: dict[str, Callable[[Objects], Iterable[Given]]] = {
     "pg_roles": _roles,
     "pg_sequence": schema_rows.sequences,
     "pg_sequences": _sequences,
+    "pg_shdescription": comments.shared_descriptions,
     "pg_settings": _settings,
     "pg_tables": _tables,
     "pg_type": schema_rows.types,

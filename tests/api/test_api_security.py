@@ -37,6 +37,7 @@ ROUTES = {
     ("POST", "/v1/schema/apply"): "admin",
     ("POST", "/v1/schema/alter"): "admin",
     ("POST", "/v1/schema/restart"): "admin",
+    ("POST", "/v1/schema/comment"): "admin",
     ("GET", "/v1/schema"): "reader",
     ("GET", "/v1/schema/graph"): "reader",
     ("GET", "/v1/views"): "reader",
@@ -179,6 +180,8 @@ def routes() -> Iterator[Ask]:
     yield Ask("alter", "POST", "/v1/schema/alter", alter, "admin")
     restart = body(sql="ALTER SEQUENCE nothing RESTART")
     yield Ask("restart", "POST", "/v1/schema/restart", restart, "admin", done=422)
+    comment = body(sql="COMMENT ON TABLE nothing IS 'x'")
+    yield Ask("comment", "POST", "/v1/schema/comment", comment, "admin", done=422)
     yield Ask("export", "POST", "/v1/exports", body(), "admin")
     yield Ask("end export", "DELETE", "/v1/exports/1-0", nothing, "admin", done=404)
     yield Ask("changes", "POST", "/v1/changes", body(), "admin")

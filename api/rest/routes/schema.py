@@ -23,6 +23,7 @@ from hornbeam_server.api.rest.dependencies import (
 from hornbeam_server.api.rest.request_models import (
     AlterBody,
     ApplyBody,
+    CommentBody,
     PlanBody,
     RestartBody,
 )
@@ -42,7 +43,7 @@ from hornbeam_server.node.query_tables import creates_from_query, query_table
 from hornbeam_server.node.schema_plans import in_thread
 from hornbeam_server.node.sequence_values import with_numbers
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.ddl import load_restart
+from hornbeam_server.schema.ddl import load_comment, load_restart
 from hornbeam_server.schema.errors import NotFound, StatementTimeout
 from hornbeam_server.schema.model import PUBLIC
 from hornbeam_server.viewselect.picture import forest_mermaid, forest_svg
@@ -177,6 +178,27 @@ async def restart_identity(body: RestartBody, request: Request, db: Db) -> Respo
             "value": restart.value,
             "catalog_version": db.catalog.version,
             **({} if drawn is None else {"drawn": drawn}),
+        }
+    )
+
+
+@router.post(
+    "/v1/schema/comment",
+    responses=response_models.of(response_models.CommentSet, 400, 413, 422, 429, 503, 507),
+    openapi_extra=ADMIN,
+)
+async def comment_on(body: CommentBody, request: Request, db: Db) -> Response:
+    """Set the comment of an object, or take it away. No open transaction notices it."""
+    path = _path(body.search_path)
+    on = load_comment(body.sql, db.catalog, path).on
+    note(request.scope, commented=f"{on.kind} {on.name}")
+    await db.keeper.comment(lambda catalog: [load_comment(body.sql, catalog, path)])
+    return encoded(
+        {
+            "kind": on.kind.value,
+            "name": on.name,
+            "member": on.member,
+            "catalog_version": db.catalog.version,
         }
     )
 

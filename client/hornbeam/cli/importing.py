@@ -163,7 +163,7 @@ def _prepared(
     parts: list[Any] = dumps.parts(readings, whole, declared)
     passed: Sequence[str] = ()
     if any(reading.schema.relations for reading in declared):
-        text = ddl.render_ddl(whole)
+        text = ddl.render_ddl(whole) + dumps.comments_text(declared, whole)
         requests = Blocking(db.transport)
         applied = put_into_force(requests, current, text, allow_drop=False, file=_SCHEMA)
         passed = finished(applied)

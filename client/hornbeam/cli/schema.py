@@ -295,7 +295,7 @@ def show(
     if as_json:
         print_json(document)
     elif ddl:
-        print(document["ddl"], end="")
+        print(document["ddl"] + document.get("comments", ""), end="")
     elif workload:
         print(workload_text(document["workload"]))
     else:

@@ -24,6 +24,8 @@ OPEN = frozenset(
         "boolean_col_expressions",
         "cast_precision_numerics_many_significant_digits",
         "check_constraint_reflection",
+        "comment_reflection",
+        "comment_reflection_full_unicode",
         "computed_columns",
         "computed_columns_default_persisted",
         "computed_columns_reflect_persisted",
@@ -101,6 +103,7 @@ OPEN = frozenset(
         "update_from",
         "uuid_data_type",
         "create_or_replace_view",
+        "constraint_comment_reflection",
         "create_table_as",
         "view_column_reflection",
         "view_reflection",
@@ -122,8 +125,6 @@ CLOSED: Mapping[str, str] = {
     "There is no cursor.lastrowid: RETURNING gives the keys of inserted rows.": "dbapi_lastrowid"
     " emulated_lastrowid emulated_lastrowid_even_with_sequences implements_get_lastrowid"
     " supports_lastrowid",
-    "There are no comments.": "comment_reflection comment_reflection_full_unicode"
-    " constraint_comment_reflection",
     "There are no collations: text is ordered by code point.": "column_collation_reflection"
     " order_by_collation",
     "Generated columns are stored.": "computed_columns_virtual",
