@@ -1,5 +1,5 @@
-r"""Texts with escapes, as PostgreSQL writes them: E'…' with `\n`, `\u00e4` and `\xc3\xa4`, and U&'…'
-with `\00e4`."""
+r"""Texts with escapes, as PostgreSQL writes them: E'…' with `\n`, `\u00e4` and `\xc3\xa4`, and
+U&'…' with `\00e4`."""
 
 from __future__ import annotations
 

@@ -100,11 +100,7 @@ class Rename:
             )
         indexes = (index.name for index in schema.indexes)
         taken = {*schema.names, *views, *indexes, *relations_by_key(schema)}
-        for new in (
-            self.new,
-            *self.moved_indexes(schema).values(),
-            *self.moved_key(schema).values(),
-        ):
+        for new in (self.new, *self.moved_names(schema).values()):
             if new in taken:
                 raise InvalidRequest(
                     f"{self}: there is a relation, view or index {new} already.",
@@ -238,13 +234,15 @@ class Rename:
             for name in (indexes if self.moves(schema) else ())
         }
 
-    def moved_key(self, schema: Schema) -> dict[str, str]:
-        """The full name of the primary key of a relation that moves, with its new name."""
+    def moved_names(self, schema: Schema) -> dict[str, str]:
+        """The declared indexes and the primary key of a relation or view that moves, with their new
+        names."""
+        moved = self.moved_indexes(schema)
         if self.relation not in schema or not self.moves(schema):
-            return {}
+            return moved
         name = key_name(schema.relation(self.relation), schema.spaces)
         old, new = (beside(each, name, schema.spaces) for each in (self.relation, self.new))
-        return {old: new} if name else {}
+        return {**moved, old: new} if name else moved
 
     def names(self, relation: str, columns: Iterable[str]) -> tuple[str, ...]:
         return tuple(self.name(relation, column) for column in columns)
@@ -278,13 +276,9 @@ def renamed_comments(
 ) -> tuple[Comment, ...]:
     """Comments of objects of `schema` by their keys after a rename."""
     other = rename.space or rename.type
-    names = {} if other else {**renamed_sequences(schema, rename), **_index_names(rename, schema)}
+    names = {} if other else {**renamed_sequences(schema, rename), **rename.moved_names(schema)}
     keys = (comment.on for comment in comments)
     return moved_comments(comments, ((key, _renamed_key(key, rename, names)) for key in keys))
-
-
-def _index_names(rename: Rename, schema: Schema) -> dict[str, str]:
-    return {**rename.moved_indexes(schema), **rename.moved_key(schema)}
 
 
 def _renamed_key(key: Key, rename: Rename, names: Mapping[str, str]) -> Key:

@@ -221,6 +221,7 @@ class CommentSet(Answer):
     kind: str = Field(examples=["column"])
     name: str = Field(examples=["orders"], description="The full name of the object or its owner.")
     member: str = Field(examples=["o_id"], description='A column or constraint; "" for others.')
+    notice: str = Field(examples=[""], description="Why the statement has no effect, or empty.")
     catalog_version: int
 
 

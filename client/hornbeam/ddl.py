@@ -56,7 +56,8 @@ async def execute_ddl(
     its other options before. Immediate views that the change builds can be read when this
     function returns. `insert` runs the INSERT that fills the table of CREATE TABLE … AS; if it
     fails, the table is dropped. Returns the answer to setval, which alone has `parameters`;
-    `affected`, the number of rows of such a table; or nothing.
+    `affected`, the number of rows of such a table; `notice`, why COMMENT ON has no effect; or
+    nothing.
 
     Raises ProgrammingError if an object exists already or does not exist, NotSupportedError for
     other DDL, and the errors of plan and apply.
@@ -65,8 +66,8 @@ async def execute_ddl(
     if restarts(statement):
         return await _restart(requests, statement, parameters, path)
     if sets_comment(statement):
-        await requests.json("POST", "/v1/schema/comment", _body(statement, path))
-        return {}
+        answer = await requests.json("POST", "/v1/schema/comment", _body(statement, path))
+        return {"notice": answer["notice"]}
     asked = _read(statement)
     if asked.verb == "refresh":
         names = _names((await requests.json("GET", "/v1/schema"))["ddl"], path)

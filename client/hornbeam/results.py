@@ -195,6 +195,7 @@ class Results:
     async def _change(self, sql: str, parameters: Parameters) -> None:
         """Change the schema, or a sequence."""
         answer = await self.session.ddl(sql, parameters)
+        self.notice = answer.get("notice", "")
         if "value" in answer:
             self._rowcount = 1
             self._take([{"name": "setval", "type": "BIGINT"}], [[answer["value"]]])

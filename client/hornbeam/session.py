@@ -550,8 +550,8 @@ class Session:
         setval, whose arguments may be `parameters`; for a table of a query `affected`, the number
         of its rows; else nothing.
 
-        Raises ProgrammingError inside a transaction that has written, unless the statement is COMMENT
-        ON, or is READ ONLY."""
+        Raises ProgrammingError inside a transaction that is READ ONLY, or has written. COMMENT ON
+        may stand in one that has written."""
         self.check_open()
         if self._modes.read_only:
             raise refused_write("This transaction is READ ONLY.")

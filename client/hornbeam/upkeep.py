@@ -1,5 +1,5 @@
-"""VACUUM, ANALYZE, CHECKPOINT and REINDEX, which scripts for PostgreSQL have, and which have no work
-here. COMMENT ON is one of them for kinds of objects that there are not, such as functions.
+"""VACUUM, ANALYZE, CHECKPOINT and REINDEX, which scripts for PostgreSQL have, and which have no
+work here. COMMENT ON is one of them for kinds of objects that there are not, such as functions.
 
 Nodes purge old versions, count rows and shorten their logs by themselves, and each commit keeps the
 indexes. The client checks that the named objects exist, and reports that there is nothing to do.

@@ -68,6 +68,7 @@ _MEANINGS: Mapping[str, tuple[tuple[str, str], ...]] = {
         (r"Wrong kind of object", "42809"),
     ),
     "schema-invalid": (
+        (r".*COMMENT ON is wrong at ", "42601"),
         (r"The (table|view|materialized view|index|sequence) .* does not exist", "42P01"),
         (r"The schema .* does not exist", "3F000"),
         (r"The (type|domain) .* does not exist", "42704"),

@@ -1,4 +1,4 @@
-"""`pg_description` and `pg_shdescription`: the comments of COMMENT ON, by the OIDs of their objects."""
+"""`pg_description` and `pg_shdescription`: the comments, by the OIDs of their objects."""
 
 from __future__ import annotations
 

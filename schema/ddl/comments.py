@@ -19,7 +19,7 @@ from hornbeam_server.schema.ddl.statement import Statement
 from hornbeam_server.schema.drafts import Place
 from hornbeam_server.schema.errors import HornbeamError, TypeMismatch, UnknownName
 from hornbeam_server.schema.escaped_texts import unescaped, unistr
-from hornbeam_server.schema.model import PUBLIC, Schema
+from hornbeam_server.schema.model import DATABASE, PUBLIC, Schema
 from hornbeam_server.schema.namespaces import joined, relations_by_key
 
 _KINDS = {
@@ -216,15 +216,20 @@ def as_comment(draft: CommentDraft) -> Comment:
 
 
 def load_comment(sql: str, catalog: Catalog, path: Sequence[str] = (PUBLIC,)) -> Comment:
-    """Read a COMMENT ON for an object of `catalog`, under a search path. Raises SchemaError, and
-    UnknownName and TypeMismatch for an object that is not there, or is of another kind."""
+    """Read a COMMENT ON for an object of `catalog`, under a search path. As in PostgreSQL, a comment
+    on another database has no effect, so that a dump may have one: it has no text. Raises
+    SchemaError, and UnknownName and TypeMismatch for an object that is not there, or is of another
+    kind."""
     spaces = Spaces.of(catalog.schema, path)
     found = list(pieces(sql, "", Source.POSTGRES))
     if len(found) != 1 or not is_comment(found[0]):
         raise Place.at(sql, 0, "").error("This is not one COMMENT ON.", cure=_FORM)
     (piece,) = found
     statement = Statement(piece.text, piece.place, Statement.of(piece).tokens, spaces)
-    return comment_on(read_comment(statement), objects_of(catalog), catalog.schema.spaces)
+    draft = read_comment(statement)
+    if draft.kind is Commented.DATABASE and draft.names != (DATABASE,):
+        return Comment(Key(draft.kind, draft.names[0]), "")
+    return comment_on(draft, objects_of(catalog), catalog.schema.spaces)
 
 
 _RELATIONS = {Commented.TABLE, Commented.VIEW, Commented.MATERIALIZED_VIEW}

@@ -83,6 +83,8 @@ _SETVAL = re.compile(r"SELECT\s+(?:pg_catalog\s*\.\s*)?setval\s*\(", re.IGNORECA
 def role(piece: Piece) -> Role:
     words = (*piece.words, "", "")
     first, rest = words[0], words[1:]
+    if is_comment(piece):
+        return Role.COMMENTS
     if first in {"INSERT", "REPLACE", "COPY"}:
         return Role.ROWS
     changes = first == "WITH" and _CHANGES_ROWS.search(piece.text)
@@ -92,12 +94,8 @@ def role(piece: Piece) -> Role:
         return Role.INCLUDES
     if first == "DROP":
         return Role.DROPS
-    if first == "SELECT" and _SETVAL.match(piece.text):
+    if is_added_type(piece) or (first == "SELECT" and _SETVAL.match(piece.text)):
         return Role.DECLARES
-    if is_added_type(piece):
-        return Role.DECLARES
-    if is_comment(piece):
-        return Role.COMMENTS
     if first in _SILENT or first in {"\\", ":"}:
         return Role.HOLDS_NO_ROWS
     if first == "CREATE" and _OTHER_INDEX.match(piece.text):

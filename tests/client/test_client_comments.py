@@ -112,6 +112,15 @@ def test_a_comment_stands_in_a_transaction_that_has_written(db: Connection) -> N
     run_all(db, "ROLLBACK")
 
 
+def test_a_comment_on_another_database_has_a_notice(db: Connection) -> None:
+    cursor = db.cursor()
+    cursor.execute("COMMENT ON DATABASE another IS 'x'")
+    assert cursor.notice == "There is no database another."
+    cursor.execute("COMMENT ON DATABASE hornbeam IS 'x'")
+    assert cursor.notice == ""
+    assert rows(db, "SELECT shobj_description(oid, 'pg_database') FROM pg_database") == [("x",)]
+
+
 def test_the_tag_is_that_of_postgresql(db: Connection) -> None:
     from hornbeam.statements import kind
     from hornbeam.tags import tag_of

@@ -29,7 +29,8 @@ CREATE TABLE t (
 );
 CREATE INDEX i ON t (c, b);
 CREATE VIEW w AS SELECT id, b AS x FROM t;
-CREATE MATERIALIZED VIEW m WITH (refresh = 'immediate') AS SELECT b, count(*) AS n FROM t GROUP BY b;
+CREATE MATERIALIZED VIEW m WITH (refresh = 'immediate') AS
+SELECT b, count(*) AS n FROM t GROUP BY b;
 """
 
 

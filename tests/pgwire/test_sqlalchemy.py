@@ -50,6 +50,23 @@ def test_the_inspector_finds_the_schema(engine: sa.Engine) -> None:
     assert inspector.get_domains() == inspector.get_enums() == []
 
 
+def test_comments_are_written_and_reflected(engine: sa.Engine) -> None:
+    metadata = sa.MetaData()
+    sa.Table(
+        "noted",
+        metadata,
+        sa.Column("a", sa.Integer, primary_key=True, comment="it's a"),
+        sa.Column("b", sa.Integer),
+        sa.UniqueConstraint("b", name="noted_once", comment="only one"),
+        comment="the table",
+    )
+    metadata.create_all(engine)
+    inspector = sa.inspect(engine)
+    assert inspector.get_table_comment("noted") == {"text": "the table"}
+    assert [column["comment"] for column in inspector.get_columns("noted")] == ["it's a", None]
+    assert inspector.get_unique_constraints("noted")[0]["comment"] == "only one"
+
+
 def test_the_questions_of_superset_are_answered(engine: sa.Engine) -> None:
     """Those of its specification of PostgreSQL: databases, tables, the schema of a session, and
     the expressions of its charts."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from tests.postgres import (
     alter_statements,
+    comment_statements,
     domain_statements,
     enum_statements,
     sequence_statements,
@@ -35,6 +36,7 @@ SCRIPTS: Mapping[str, str] = MappingProxyType(
         **domain_statements.STATEMENTS,
         **alter_statements.STATEMENTS,
         **sequence_statements.STATEMENTS,
+        **comment_statements.STATEMENTS,
         "merge": """
 CREATE TABLE stock (id INTEGER PRIMARY KEY, name TEXT NOT NULL, n INTEGER DEFAULT 7 CHECK (n >= 0))
 CREATE TABLE news (id INTEGER PRIMARY KEY, name TEXT, n INTEGER)

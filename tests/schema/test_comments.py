@@ -35,29 +35,16 @@ CREATE TABLE t (a INT CONSTRAINT pk PRIMARY KEY, b INT CONSTRAINT once UNIQUE, "
 CREATE TABLE s.u (a INT PRIMARY KEY, b INT CONSTRAINT r REFERENCES t, CONSTRAINT c CHECK (b > 0));
 CREATE INDEX i ON s.u (b);
 """
-OBJECTS = [
-    "TABLE t",
-    "TABLE s.u",
-    "COLUMN t.a",
-    'COLUMN t."C d"',
-    "COLUMN s.u.b",
-    "INDEX pk",
-    "INDEX s.u_pkey",
-    "INDEX s.i",
-    "INDEX once",
-    "SEQUENCE n",
-    "TYPE s.e",
-    "DOMAIN s.d",
-    "SCHEMA s",
-    "SCHEMA public",
-    "DATABASE hornbeam",
-    "CONSTRAINT pk ON t",
-    "CONSTRAINT once ON t",
-    "CONSTRAINT r ON s.u",
-    "CONSTRAINT c ON s.u",
-    "CONSTRAINT u_pkey ON s.u",
-    "CONSTRAINT small ON DOMAIN s.d",
-]
+OBJECTS = (
+    """
+TABLE t, TABLE s.u, COLUMN t.a, COLUMN t."C d", COLUMN s.u.b, INDEX pk, INDEX s.u_pkey, INDEX s.i,
+INDEX once, SEQUENCE n, TYPE s.e, DOMAIN s.d, SCHEMA s, SCHEMA public, DATABASE hornbeam,
+CONSTRAINT pk ON t, CONSTRAINT once ON t, CONSTRAINT r ON s.u, CONSTRAINT c ON s.u,
+CONSTRAINT u_pkey ON s.u, CONSTRAINT small ON DOMAIN s.d
+""".replace(",\n", ", ")
+    .strip()
+    .split(", ")
+)
 
 
 def catalog_of(ddl: str) -> Catalog:
@@ -155,7 +142,6 @@ def test_what_is_not_one_comment_is_refused_with_its_place(sql: str) -> None:
         ("DOMAIN no", "sql-unknown-name", "There is no type no"),
         ("DOMAIN s.e", "sql-type-mismatch", "Wrong kind of object"),
         ("SCHEMA no", "sql-unknown-name", "There is no schema no"),
-        ("DATABASE no", "sql-unknown-name", "There is no database no"),
         ("SEQUENCE no", "sql-unknown-name", "Sequence no is unknown"),
         ("INDEX t_pkey", "sql-unknown-name", "Index t_pkey is unknown"),
     ],
@@ -167,6 +153,11 @@ def test_an_object_that_is_not_there_is_refused_by_its_kind(
         load_comment(f"COMMENT ON {on} IS 'x'", catalog_of(DDL))
     assert caught.value.code == code
     assert caught.value.message.startswith(message)
+
+
+def test_a_comment_on_another_database_has_no_effect() -> None:
+    comment = load_comment("COMMENT ON DATABASE no IS 'x'", catalog_of(DDL))
+    assert comment == Comment(Key(Commented.DATABASE, "no"), "")
 
 
 def test_names_are_found_along_the_search_path() -> None:

@@ -43,6 +43,7 @@ from hornbeam_server.node.query_tables import creates_from_query, query_table
 from hornbeam_server.node.schema_plans import in_thread
 from hornbeam_server.node.sequence_values import with_numbers
 from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.commented import objects_of
 from hornbeam_server.schema.ddl import load_comment, load_restart
 from hornbeam_server.schema.errors import NotFound, StatementTimeout
 from hornbeam_server.schema.model import PUBLIC
@@ -198,6 +199,7 @@ async def comment_on(body: CommentBody, request: Request, db: Db) -> Response:
             "kind": on.kind.value,
             "name": on.name,
             "member": on.member,
+            "notice": "" if on in objects_of(db.catalog) else f"There is no {on.kind} {on.name}.",
             "catalog_version": db.catalog.version,
         }
     )
