@@ -27,7 +27,7 @@ from hornbeam_server.schema.catalog import (
     WorkloadStatement,
 )
 from hornbeam_server.schema.catalog_formats import Format, format_of
-from hornbeam_server.schema.comments import Comment, Commented, Key
+from hornbeam_server.schema.comments import Comment
 from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.cross_joins import with_cross_joins
@@ -233,13 +233,6 @@ class _CopyForm(msgspec.Struct, omit_defaults=True):
     sequences: tuple[_SequenceForm, ...] = ()
 
 
-class _CommentForm(msgspec.Struct, omit_defaults=True):
-    kind: Commented
-    name: str
-    text: str
-    member: str = ""
-
-
 class _CatalogForm(msgspec.Struct, omit_defaults=True):
     format: Format
     version: int
@@ -272,7 +265,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     enumerations: tuple[_EnumerationForm, ...] = ()
     domains: tuple[_DomainForm, ...] = ()
     staged: tuple[tuple[str, str], ...] = ()
-    comments: tuple[_CommentForm, ...] = ()
+    comments: tuple[Comment, ...] = ()
 
 
 _encoder = msgspec.json.Encoder()
@@ -312,7 +305,7 @@ def encode_catalog(catalog: Catalog) -> bytes:
             tuple(map(_enumeration_form, catalog.schema.enumerations)),
             tuple(map(_domain_form, catalog.schema.domains)),
             catalog.staged,
-            tuple(map(_comment_form, catalog.comments)),
+            catalog.comments,
         )
     )
 
@@ -386,16 +379,8 @@ def decode_catalog(data: bytes) -> Catalog:
         form.stored_as,
         copies,
         form.staged,
-        tuple(map(_comment, form.comments)),
+        form.comments,
     )
-
-
-def _comment_form(comment: Comment) -> _CommentForm:
-    return _CommentForm(comment.on.kind, comment.on.name, comment.text, comment.on.member)
-
-
-def _comment(form: _CommentForm) -> Comment:
-    return Comment(Key(form.kind, form.name, form.member), form.text)
 
 
 def _sequence_form(sequence: DeclaredSequence) -> _SequenceForm:

@@ -154,6 +154,11 @@ def copied_comments(
             yield replace(comment, on=key)
 
 
+def commented(catalog: Catalog, comment: Comment) -> Catalog:
+    """The catalog after `comment` is set, which is on an object of it."""
+    return replace(catalog, comments=with_comments(catalog.comments, [comment]))
+
+
 def shown_comments(comments: Iterable[Comment], part: Catalog) -> tuple[Comment, ...]:
     """The comments on what a part of a catalog shows (`parts.py`)."""
     objects = objects_of(part)

@@ -171,6 +171,8 @@ class SchemaPage {
 const link = (name) => h("a", { href: `#/schema/${encodeURIComponent(name)}` }, name);
 const panel = (title, ...children) => h("section", { class: "panel" }, h("h2", {}, title), children);
 
+const comment = (thing) => (thing.comment ? h("p", {}, thing.comment) : null);
+
 const legend = () => h("p", { class: "note legend" },
   h("span", { class: "swatch tree" }), "edge of a tree", h("span", { class: "swatch key" }), "other foreign key", h("span", { class: "swatch view" }), "view reads relation");
 
@@ -179,7 +181,7 @@ function relationPanels(schema, relation) {
   const views = schema.views.filter(({ path }) => path.includes(relation.name));
   const incoming = schema.relations.flatMap((other) => other.foreign_keys.filter(({ parent }) => parent === relation.name).map((key) => ({ other, key })));
   return [
-    panel(relation.name,
+    panel(relation.name, comment(relation),
       facts([["Kind", "relation"], ["Rows", count(relation.rows)], ["Root of its tree", relation.root ? link(relation.root) : "–"], ["Primary key", relation.primary_key.join(", ")],
         ["Look at it", h("a", { href: `#/sql?${new URLSearchParams({ q: `SELECT * FROM ${name(relation.name)} LIMIT 100` })}` }, "SELECT * … LIMIT 100")]]),
       columnTable(relation.columns.map((c) => [c.name, c.declared.toLowerCase(), c.nullable ? "" : "not null", c.identity ? "identity" : c.generated ? `generated: ${c.generated}` : c.default_sql ?? c.default ?? ""]), ["Column", "Type", "NULL", "Default"])),
@@ -213,7 +215,7 @@ function viewPanels(view, verified, buttons) {
   const sql = view.deferred?.sql ?? view.immediate?.sql;
   const program = view.deferred?.program ?? view.immediate?.program;
   return [
-    panel(view.name,
+    panel(view.name, comment(view),
       facts([
         ["Kind", view.immediate?.chosen ? `${kind}, chosen for the workload` : kind],
         ["State", state(view.state)],
@@ -274,7 +276,7 @@ const fresh = (deferred) => [
 ];
 
 const plainPanels = (view) => [
-  panel(view.name, facts([["Kind", "plain view, which is not stored"], ["Reads", view.sources.flatMap((each, i) => [i ? ", " : "", link(each)])]]), h("pre", { tabindex: "0" }, view.sql)),
+  panel(view.name, comment(view), facts([["Kind", "plain view, which is not stored"], ["Reads", view.sources.flatMap((each, i) => [i ? ", " : "", link(each)])]]), h("pre", { tabindex: "0" }, view.sql)),
   panel("Columns", columnTable(view.columns.map((c) => [c.name, c.type.toLowerCase()]), ["Column", "Type"])),
 ];
 

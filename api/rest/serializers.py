@@ -17,6 +17,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hornbeam_server.api.rest.metrics import now_s
+from hornbeam_server.api.rest.schema_documents import (
+    comment_document,
+    domain_declared,
+    index_document,
+    indexes_on,
+    relation_document,
+    sequence_document,
+    trees_document,
+)
 from hornbeam_server.maintain.changes import Mutation
 from hornbeam_server.maintain.deltas.program import explained
 from hornbeam_server.maintain.immediate.projected import compile_transactional
@@ -26,27 +35,18 @@ from hornbeam_server.node.schema_plans import program_of
 from hornbeam_server.query.binding.binder import OutputColumn
 from hornbeam_server.query.command_tags import command_tag
 from hornbeam_server.query.explain import Explanation, Shown
-from hornbeam_server.schema.catalog import Catalog, Index
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.codec import encode_catalog
-from hornbeam_server.schema.comments import Commented, Key, render_comments
+from hornbeam_server.schema.comments import Commented, render_comments
 from hornbeam_server.schema.ddl import render_ddl
 from hornbeam_server.schema.diff import DiffRow
 from hornbeam_server.schema.enumerations import Label
 from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.model import (
     PUBLIC,
-    Column,
-    DeclaredSequence,
-    Default,
-    DefaultKind,
-    Domain,
-    Identity,
-    Relation,
 )
-from hornbeam_server.schema.namespaces import bare, key_name, parted
 from hornbeam_server.schema.reals import shortest
-from hornbeam_server.schema.render import render_default
-from hornbeam_server.schema.types import Kind, Row, Value, enumeration_of
+from hornbeam_server.schema.types import Kind, Row, Value
 from hornbeam_server.schema.views import DeferredView, PlainView, TransactionalView
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.txlayer.statements.requests import (
@@ -268,8 +268,8 @@ def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:
         "ddl": render_ddl(catalog.schema),
         **({"comments": text} if text else {}),
         "schemas": [PUBLIC, *spaces],
-        "relations": [_relation_document(catalog, r) for r in catalog.schema.relations],
-        "trees": _trees_document(catalog),
+        "relations": [relation_document(catalog, r) for r in catalog.schema.relations],
+        "trees": trees_document(catalog),
         "views": [
             *(view_document(db, catalog, name) for name in catalog.view),
             *(_deferred_document(catalog, name) for name in catalog.deferred_view),
@@ -277,177 +277,21 @@ def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:
         ],
         "plain_views": [_plain_document(catalog, view) for view in catalog.plain],
         "sequences": [
-            _sequence_document(sequence)
-            | _comment_document(catalog, Commented.SEQUENCE, sequence.name)
+            sequence_document(sequence)
+            | comment_document(catalog, Commented.SEQUENCE, sequence.name)
             for sequence in catalog.schema.sequences
         ],
         "types": [
-            {"name": each.full} | _comment_document(catalog, Commented.TYPE, each.full)
+            {"name": each.full} | comment_document(catalog, Commented.TYPE, each.full)
             for each in catalog.schema.enumerations
         ],
-        "domains": [_domain_declared(catalog, each) for each in catalog.schema.domains],
-        "indexes": [_index_document(catalog, index) for index in catalog.indexes],
+        "domains": [domain_declared(catalog, each) for each in catalog.schema.domains],
+        "indexes": [index_document(catalog, index) for index in catalog.indexes],
         "workload": [{"name": s.name, "sql": s.sql, "weight": s.weight} for s in catalog.workload],
         "method": catalog.method,
         "budget": catalog.budget,
         "aggregates": catalog.aggregates,
     }
-
-
-def _comment_document(
-    catalog: Catalog, kind: Commented, name: str, member: str = "", field: str = "comment"
-) -> dict[str, str]:
-    """The comment of an object, if it has one."""
-    text = catalog.comment.get(Key(kind, name, member))
-    return {} if text is None else {field: text}
-
-
-def _domain_declared(catalog: Catalog, domain: Domain) -> dict[str, Any]:
-    kind = Commented.DOMAIN_CONSTRAINT
-    checks = (
-        {"name": check.name} | _comment_document(catalog, kind, domain.name, check.name)
-        for check in domain.checks
-    )
-    document = {"name": domain.name, "checks": list(checks)}
-    return document | _comment_document(catalog, Commented.DOMAIN, domain.name)
-
-
-def _sequence_document(sequence: DeclaredSequence) -> dict[str, Any]:
-    return {
-        "name": sequence.name,
-        "type": sequence.type.ddl(),
-        "start": sequence.start,
-        "increment": sequence.increment,
-        "minvalue": sequence.least,
-        "maxvalue": sequence.most,
-        "cycle": sequence.cycle,
-        "owner": None if sequence.owner is None else list(sequence.owner),
-    }
-
-
-def graph_document(catalog: Catalog) -> dict[str, Any]:
-    """The relations, their trees, and the views along the trees."""
-    return {
-        "relations": [_relation_document(catalog, r) for r in catalog.schema.relations],
-        "trees": _trees_document(catalog),
-        "views": [{"name": view.name, "path": list(view.path)} for view in catalog.views],
-    }
-
-
-def _identity_document(identity: Identity) -> dict[str, Any]:
-    """An identity column, with the member names of SQLAlchemy."""
-    least, most = (None, identity.last) if identity.increment > 0 else (identity.last, None)
-    said = {"always": identity.always, "start": identity.start, "increment": identity.increment}
-    bounds = {"minvalue": least, "maxvalue": most}
-    return said | {name: bound for name, bound in bounds.items() if bound is not None}
-
-
-def _domain_document(column: Column, spaces: Sequence[str]) -> dict[str, Any]:
-    """The domain of a column, if it has one."""
-    if column.domain is None:
-        return {}
-    space, name = parted(column.domain.name, spaces)
-    return {"domain": {"schema": space, "name": name}}
-
-
-def _column_document(relation: Relation, column: Column, spaces: Sequence[str]) -> dict[str, Any]:
-    default = column.default or Default(DefaultKind.LITERAL)
-    kind = column.default_kind
-    has_sql = kind not in {None, DefaultKind.NOW}
-    labels = enumeration_of(column.type)
-    return {
-        "name": column.name,
-        "type": column.type.sql(),
-        "declared": column.type.ddl(),
-        **({} if labels is None else {"labels": list(labels.labels)}),
-        **_domain_document(column, spaces),
-        "nullable": column.nullable,
-        "default": None if kind is None else kind.value,
-        "default_sql": render_default(default) if has_sql else None,
-        "generated": default.sql if column in relation.generated else None,
-        "identity": _identity_document(default.identity) if kind is DefaultKind.IDENTITY else None,
-    }
-
-
-def _relation_document(catalog: Catalog, relation: Relation) -> dict[str, Any]:
-    key = key_name(relation, catalog.schema.spaces)
-    return {
-        "name": relation.name,
-        "columns": [
-            _column_document(relation, column, catalog.schema.spaces)
-            | _comment_document(catalog, Commented.COLUMN, relation.name, column.name)
-            for column in relation.visible
-        ],
-        "primary_key": list(relation.declared_key),
-        "primary_key_name": key or None,
-        **_comment_document(
-            catalog, Commented.CONSTRAINT, relation.name, key, "primary_key_comment"
-        ),
-        "foreign_keys": [
-            {
-                "name": fk.name,
-                "columns": list(fk.columns),
-                "parent": fk.parent,
-                "parent_columns": list(fk.parent_columns),
-                "on_delete": fk.on_delete.value,
-                "on_update": fk.on_update.value,
-                **_comment_document(catalog, Commented.CONSTRAINT, relation.name, fk.name),
-            }
-            for fk in relation.foreign_keys
-        ],
-        "checks": [
-            {"name": check.name, "sql": check.sql}
-            | _comment_document(catalog, Commented.CONSTRAINT, relation.name, check.name)
-            for check in relation.own_checks
-        ],
-        "root": catalog.forest.root(relation.name),
-        "rows": catalog.row_count.get(relation.name),
-        **_comment_document(catalog, Commented.TABLE, relation.name),
-    }
-
-
-def _trees_document(catalog: Catalog) -> dict[str, Any]:
-    edges = {name: catalog.forest.parent.get(name) for name in catalog.schema.names}
-    return {
-        name: None if edge is None else {"parent": edge.parent, "foreign_key": edge.name}
-        for name, edge in edges.items()
-    }
-
-
-def _index_document(catalog: Catalog, index: Index) -> dict[str, Any]:
-    own_name = bare(index.name, catalog.schema.spaces)
-    return {
-        "name": index.name,
-        "on": index.on,
-        "columns": [
-            {"column": part.column, "descending": part.descending} for part in index.columns
-        ],
-        "include": list(index.include),
-        "unique": index.unique,
-        "nulls_distinct": index.nulls_distinct,
-        "where": index.where,
-        "expressions": [{"column": e.column, "sql": e.sql} for e in index.expressions],
-        "purpose": index.purpose.value,
-        "reason": index.reason,
-        "state": catalog.state[index.name].value,
-        **_comment_document(catalog, Commented.INDEX, index.name),
-        **_comment_document(
-            catalog, Commented.CONSTRAINT, index.on, own_name, "constraint_comment"
-        ),
-    }
-
-
-def _indexes_on(catalog: Catalog, name: str) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": index.name,
-            "columns": [part.column for part in index.columns],
-            "purpose": index.purpose.value,
-            "reason": index.reason,
-            "state": catalog.state[index.name].value,
-        }
-        for index in catalog.indexes_on(name)
-    ]
 
 
 def view_document(db: Database, shown: Catalog, name: str) -> dict[str, Any]:
@@ -465,7 +309,7 @@ def view_document(db: Database, shown: Catalog, name: str) -> dict[str, Any]:
             if not c.hidden
         ],
         "state": catalog.state[name].value,
-        "indexes": _indexes_on(shown, name),
+        "indexes": indexes_on(shown, name),
         "rows": db.keeper.counts().get(name, 0),
         "progress": _progress_document(db, name),
         "deferred": None,
@@ -524,16 +368,16 @@ def _declared_document(catalog: Catalog, view: DeferredView | TransactionalView)
         "key": [part.column for part in view.key],
         "columns": [
             {"name": c.name, "type": c.type.sql(), "relation": "", "column": ""}
-            | _comment_document(catalog, Commented.COLUMN, view.name, c.name)
+            | comment_document(catalog, Commented.COLUMN, view.name, c.name)
             for c in view.columns
         ],
         "state": catalog.state[view.name].value,
-        "indexes": _indexes_on(catalog, view.name),
+        "indexes": indexes_on(catalog, view.name),
         "rows": None,
         "progress": None,
         "deferred": None,
         "immediate": None,
-        **_comment_document(catalog, Commented.MATERIALIZED_VIEW, view.name),
+        **comment_document(catalog, Commented.MATERIALIZED_VIEW, view.name),
     }
 
 
@@ -544,10 +388,10 @@ def _plain_document(catalog: Catalog, view: PlainView) -> dict[str, Any]:
         "sources": list(view.sources),
         "columns": [
             {"name": c.name, "type": c.type.sql()}
-            | _comment_document(catalog, Commented.COLUMN, view.name, c.name)
+            | comment_document(catalog, Commented.COLUMN, view.name, c.name)
             for c in view.columns
         ],
-        **_comment_document(catalog, Commented.VIEW, view.name),
+        **comment_document(catalog, Commented.VIEW, view.name),
     }
 
 

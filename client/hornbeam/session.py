@@ -546,25 +546,23 @@ class Session:
             raise
 
     async def ddl(self, statement: str, parameters: Parameters = ()) -> dict[str, Any]:
-        """Change the schema at once. The change cannot be rolled back. Returns the answer to
-        setval, whose arguments may be `parameters`; for a table of a query `affected`, the number
-        of its rows; else nothing.
+        """Change the schema at once. The change cannot be rolled back. Returns what `execute_ddl`
+        does; the arguments of setval may be `parameters`.
 
-        Raises ProgrammingError inside a transaction that is READ ONLY, or has written. COMMENT ON
-        may stand in one that has written."""
+        Raises ProgrammingError inside a transaction that is READ ONLY, or has written. The latter
+        may have COMMENT ON, which no write notices."""
         self.check_open()
         if self._modes.read_only:
             raise refused_write("This transaction is READ ONLY.")
-        comments = sets_comment(statement)  # which no write notices
         within = self.in_transaction and is_setval(statement)
         if within:  # with the values that its arguments have in the transaction
             answer = await self.query(setval_arguments(statement), parameters)
             statement, parameters = setval_of(answer["rows"]), ()
-        elif self._open.writes and not comments:
+        elif self._open.writes and not sets_comment(statement):
             raise refused_change()
         values, names = wire_parameters(statement, parameters), self._path.names
         answer = await execute_ddl(self._requests, statement, self._fill, values, names)
-        if not (within or comments):
+        if not (within or sets_comment(statement)):
             self._forget()
         # As in PostgreSQL, setval sets what currval gives, and leaves lastval at its sequence: the
         # last of these.

@@ -24,7 +24,7 @@ _CURES = {
     **dict.fromkeys(("VACUUM", "ANALYZE", "CHECKPOINT", "FLUSH", "REINDEX", "CLUSTER"), _NOTHING),
     **dict.fromkeys(("ATTACH", "DETACH", "USE"), "Connect to the other database."),
     **dict.fromkeys(("DESCRIBE", "SUMMARIZE"), "Ask information_schema, or \\d in the prompt."),
-    "COMMENT": "Leave it out: relations and columns have no comments.",
+    "COMMENT": "The Python client and hornbeam sql take it; so does POST /v1/schema/comment.",
     "LOCK": "Write SELECT … FOR UPDATE.",
     **dict.fromkeys(
         ("DECLARE", "FETCH", "MOVE", "CLOSE"), "Read the rows of a query as they come."

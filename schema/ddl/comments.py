@@ -12,6 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.commented import Objects, objects_of
 from hornbeam_server.schema.comments import Comment, Commented, Key
+from hornbeam_server.schema.counters import sequence_names
 from hornbeam_server.schema.ddl.scan import Piece, pieces
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.ddl.spaces import Spaces
@@ -199,9 +200,9 @@ def comments_of_mysql(statement: Statement, tree: exp.Expr) -> Iterator[CommentD
 
 def with_full_names(drafts: Sequence[CommentDraft], schema: Schema) -> tuple[CommentDraft, ...]:
     """The drafts of a file, each with the name that it has in the schema of the file."""
-    known = {*schema.names, *(each.name for each in (*schema.indexes, *schema.views))}
-    known |= {each.name for each in (*schema.sequences, *schema.domains)}
-    known |= {*relations_by_key(schema), *(each.full for each in schema.enumerations)}
+    known = {*schema.names, *sequence_names(schema), *relations_by_key(schema)}
+    known |= {index.name for index in schema.indexes} | {view.name for view in schema.views}
+    known |= {each.full for each in schema.enumerations} | {each.name for each in schema.domains}
 
     def named(draft: CommentDraft) -> CommentDraft:
         name = next((each for each in draft.names if each in known), draft.names[0])
@@ -216,8 +217,8 @@ def as_comment(draft: CommentDraft) -> Comment:
 
 
 def load_comment(sql: str, catalog: Catalog, path: Sequence[str] = (PUBLIC,)) -> Comment:
-    """Read a COMMENT ON for an object of `catalog`, under a search path. As in PostgreSQL, a comment
-    on another database has no effect, so that a dump may have one: it has no text. Raises
+    """Read a COMMENT ON for an object of `catalog`, under a search path. As in PostgreSQL, one on
+    another database has no effect, so that a dump may have it: the comment has no text. Raises
     SchemaError, and UnknownName and TypeMismatch for an object that is not there, or is of another
     kind."""
     spaces = Spaces.of(catalog.schema, path)

@@ -8,6 +8,7 @@ import pytest
 
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlanRequest
+from hornbeam_server.schema.commented import commented
 from hornbeam_server.schema.ddl import load_comment, load_ddl, render_ddl
 from hornbeam_server.schema.errors import UnknownName
 from tests.txlayer.database_world import catalog_of, opened, settings
@@ -16,7 +17,7 @@ DDL = "CREATE TABLE t (id INT PRIMARY KEY, a INT);"
 
 
 async def comment(database: Database, sql: str) -> None:
-    await database.keeper.comment(lambda catalog: [load_comment(sql, catalog)])
+    await database.keeper.restate(lambda now: commented(now, load_comment(sql, now)))
 
 
 def texts(database: Database) -> list[str]:

@@ -278,3 +278,9 @@ def _require_unnamed(catalog: Catalog, name: str) -> None:
             raise InvalidRequest(
                 f"View {view.name} reads {name}.", cure="Apply a schema without both."
             )
+
+
+def no_build(table: str) -> NotFound:
+    return NotFound(
+        f"Table {table} has no external build.", cure="Its build has ended, or was cancelled."
+    )

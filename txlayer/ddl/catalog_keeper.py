@@ -36,13 +36,11 @@ from hornbeam_server.query.binding.renaming import renamed
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.codec import encode_catalog
-from hornbeam_server.schema.comments import Comment, with_comments
 from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.counters import SEQUENCE, Counter
 from hornbeam_server.schema.errors import (
     Corruption,
     HornbeamError,
-    NotFound,
     StalePlan,
     Unavailable,
 )
@@ -65,6 +63,7 @@ from hornbeam_server.txlayer.ddl.numbering import (
     adopted_states,
     counter_of,
     number_of,
+    reads_alike,
     restarted,
     tables_of,
     turned,
@@ -264,32 +263,22 @@ class CatalogKeeper:
         `built` has their incarnations by name. Idempotent. Raises Unavailable.
         """
         if adopted_states(self.state.catalog, built) != self.state.catalog.states:
-            self.led()
-            await self.tasks.carry_out(self._adopt(built))
+            await self.restate(lambda now: replace(now, states=adopted_states(now, built)))
 
-    async def _adopt(self, built: Mapping[str, int]) -> None:
-        async with self.changing:
-            catalog = self.state.catalog
-            states = adopted_states(catalog, built)
-            if states != catalog.states:
-                adopted = replace(catalog, version=catalog.version + 1, states=states)
-                # All other tables can be read at the same snapshots as before: `since` stays.
-                await self._publish(lambda _: _ready(adopted))
-
-    async def comment(self, make: Callable[[Catalog], Sequence[Comment]]) -> None:
-        """Set the comments that `make` returns for the catalog in force. Builds go on. Raises the
-        errors of `make`, Unavailable."""
+    async def restate(self, make: Callable[[Catalog], Catalog]) -> None:
+        """Put the result of `make` into force, in which all tables that can be read now can be read
+        at the same snapshots as before: `since` stays, and builds go on. Raises the errors of
+        `make`, Unavailable."""
         self.led()
-        await self.tasks.carry_out(self._comment(make))
 
-    async def _comment(self, make: Callable[[Catalog], Sequence[Comment]]) -> None:
-        async with self.changing:
-            catalog = self.state.catalog
-            comments = with_comments(catalog.comments, make(catalog))
-            if comments != catalog.comments:
-                changed = replace(catalog, version=catalog.version + 1, comments=comments)
-                # Comments change no row: `since` stays.
-                await self._publish(lambda _: _ready(changed))
+        async def restated() -> None:
+            async with self.changing:
+                catalog = self.state.catalog
+                made = make(catalog)
+                if made != catalog:
+                    await self._publish(lambda _: _ready(replace(made, version=made.version + 1)))
+
+        await self.tasks.carry_out(restated())
 
     async def refresh_counts(self, *, factor: float = 2.0) -> None:
         """Publish row counts for the planner when one has changed by `factor`."""
@@ -417,7 +406,7 @@ class CatalogKeeper:
             names = self._external_names()
             for table in rows:
                 if table not in names:
-                    raise _no_build(table)
+                    raise build_records.no_build(table)
             known = {t: self.known(t).plus(span, n, scanned) for t, n in rows.items()}
             await self.external.note(known, await self._committer.reserve())
             self._show_external(names)
@@ -441,7 +430,7 @@ class CatalogKeeper:
         self.led()
         name = self._external_names().get(table)
         if name is None:
-            raise _no_build(table)
+            raise build_records.no_build(table)
         build_records.require_whole(self.state.catalog, name)
         self.builds[name].error = error
         await self._quarantine({table})
@@ -552,16 +541,9 @@ class CatalogKeeper:
                 build.finished = True
         self._steps(Step.ADMITTED)
         admitted = replace(catalog, states=tuple(states.items()), since=at)
-        # A restart of counters or comments alone: older snapshots are read as before, so `since`
-        # stays.
-        before = replace(
-            admitted,
-            version=current.version,
-            beginnings=current.beginnings,
-            comments=current.comments,
+        return (
+            replace(admitted, since=current.since) if reads_alike(admitted, current) else admitted
         )
-        alike = replace(before, since=current.since) == current
-        return replace(admitted, since=current.since) if alike else admitted
 
     async def _count(self, catalog: Catalog, at: int, sql: str) -> int:
         """The number that a query returns over the rows as of `at`, as `catalog` reads them."""
@@ -705,12 +687,6 @@ class CatalogKeeper:
 
         await all_tried(partial(drop, table) for table in sorted(tables))
         self._steps(Step.DROPPED)
-
-
-def _no_build(table: str) -> NotFound:
-    return NotFound(
-        f"Table {table} has no external build.", cure="Its build has ended, or was cancelled."
-    )
 
 
 async def _ready(catalog: Catalog) -> Catalog:

@@ -184,6 +184,13 @@ def restarted(current: Catalog, key: tuple[str, str], at: int | None) -> Catalog
     return replace(current, version=current.version + 1, beginnings=(*others, begun))
 
 
+def reads_alike(made: Catalog, current: Catalog) -> bool:
+    """Whether older snapshots are read under `made` as under `current`: only counters that are
+    restarted, and comments, differ."""
+    same = replace(made, version=current.version, since=current.since)
+    return replace(same, beginnings=current.beginnings, comments=current.comments) == current
+
+
 async def turned(
     made: Catalog, current: Catalog, first: Callable[[Counter, Counter], Awaitable[int]]
 ) -> Catalog:

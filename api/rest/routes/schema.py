@@ -27,9 +27,9 @@ from hornbeam_server.api.rest.request_models import (
     PlanBody,
     RestartBody,
 )
+from hornbeam_server.api.rest.schema_documents import graph_document
 from hornbeam_server.api.rest.serializers import (
     deferred_view_document,
-    graph_document,
     immediate_view_document,
     plan_document,
     schema_document,
@@ -43,7 +43,7 @@ from hornbeam_server.node.query_tables import creates_from_query, query_table
 from hornbeam_server.node.schema_plans import in_thread
 from hornbeam_server.node.sequence_values import with_numbers
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.commented import objects_of
+from hornbeam_server.schema.commented import commented, objects_of
 from hornbeam_server.schema.ddl import load_comment, load_restart
 from hornbeam_server.schema.errors import NotFound, StatementTimeout
 from hornbeam_server.schema.model import PUBLIC
@@ -193,7 +193,7 @@ async def comment_on(body: CommentBody, request: Request, db: Db) -> Response:
     path = _path(body.search_path)
     on = load_comment(body.sql, db.catalog, path).on
     note(request.scope, commented=f"{on.kind} {on.name}")
-    await db.keeper.comment(lambda catalog: [load_comment(body.sql, catalog, path)])
+    await db.keeper.restate(lambda now: commented(now, load_comment(body.sql, now, path)))
     return encoded(
         {
             "kind": on.kind.value,
