@@ -12,7 +12,6 @@ from sqlglot.tokenizer_core import Token, TokenType
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.commented import Objects, objects_of
 from hornbeam_server.schema.comments import Comment, Commented, Key
-from hornbeam_server.schema.counters import sequence_names
 from hornbeam_server.schema.ddl.scan import Piece, pieces
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.ddl.spaces import Spaces
@@ -20,7 +19,7 @@ from hornbeam_server.schema.ddl.statement import Statement
 from hornbeam_server.schema.drafts import Place
 from hornbeam_server.schema.errors import HornbeamError, TypeMismatch, UnknownName
 from hornbeam_server.schema.escaped_texts import unescaped, unistr
-from hornbeam_server.schema.model import DATABASE, PUBLIC, Schema
+from hornbeam_server.schema.model import DATABASE, PUBLIC, DefaultKind, Schema, sequence_of_column
 from hornbeam_server.schema.namespaces import joined, relations_by_key
 
 _KINDS = {
@@ -199,10 +198,18 @@ def comments_of_mysql(statement: Statement, tree: exp.Expr) -> Iterator[CommentD
 
 
 def with_full_names(drafts: Sequence[CommentDraft], schema: Schema) -> tuple[CommentDraft, ...]:
-    """The drafts of a file, each with the name that it has in the schema of the file."""
-    known = {*schema.names, *sequence_names(schema), *relations_by_key(schema)}
+    """The drafts of a file, each with the name that it has in the schema of the file, which may
+    lack wrong elements."""
+    known = {*schema.names, *relations_by_key(schema)}
     known |= {index.name for index in schema.indexes} | {view.name for view in schema.views}
     known |= {each.full for each in schema.enumerations} | {each.name for each in schema.domains}
+    known |= {sequence.name for sequence in schema.sequences}
+    known |= {
+        sequence_of_column(relation.name, column.name)
+        for relation in schema.relations
+        for column in relation.visible
+        if column.default_kind is DefaultKind.IDENTITY
+    }
 
     def named(draft: CommentDraft) -> CommentDraft:
         name = next((each for each in draft.names if each in known), draft.names[0])
