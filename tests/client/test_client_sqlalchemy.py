@@ -163,7 +163,8 @@ def test_a_table_without_a_primary_key_is_made_filled_and_reflected(engine: Engi
             connection.execute(declared.insert().values(rows))
     found = Table("frame", MetaData(), autoload_with=engine)
     assert [column.name for column in found.columns] == ["n", "s"]
-    assert inspect(engine).get_pk_constraint("frame") == {"constrained_columns": [], "name": None}
+    none = {"constrained_columns": [], "name": None, "comment": None}
+    assert inspect(engine).get_pk_constraint("frame") == none
     with engine.begin() as connection:
         assert connection.scalar(select(func.count()).select_from(found)) == 12
         connection.execute(found.delete().where(found.c.n.is_(None)))
@@ -478,7 +479,8 @@ def test_tables_are_reflected_as_declared(engine: Engine) -> None:
     declared.create_all(engine)
     inspector = inspect(engine)
     assert sorted(inspector.get_table_names()) == ["c", "p"]
-    assert inspector.get_pk_constraint("c") == {"constrained_columns": ["a", "b"], "name": "c_pkey"}
+    key = {"constrained_columns": ["a", "b"], "name": "c_pkey", "comment": None}
+    assert inspector.get_pk_constraint("c") == key
     (key,) = inspector.get_foreign_keys("c")
     assert (key["name"], key["referred_table"], key["options"]) == (
         "to_p", "p", {"ondelete": "SET NULL", "onupdate": "CASCADE"},
