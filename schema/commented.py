@@ -134,6 +134,11 @@ def kept_comments(before: Catalog, after: Catalog) -> tuple[Comment, ...]:
     return with_comments((), kept)
 
 
+def with_kept_comments(before: Catalog, after: Catalog) -> Catalog:
+    """`after`, which lacks objects of `before`, without the comments on them."""
+    return replace(after, comments=kept_comments(before, after))
+
+
 def _alike(key: Key, described: Described, objects: Objects) -> Iterator[Key]:
     """The first object of the same kind with the same definition, if there is one."""
     same = (other for other, it in objects.items() if it == described and other.kind is key.kind)

@@ -15,6 +15,7 @@ from hornbeam_server.schema.commented import objects_of
 from hornbeam_server.schema.comments import Comment, Commented, Key, with_comments
 from hornbeam_server.schema.ddl import load_comment, render_ddl
 from hornbeam_server.schema.model import Schema
+from hornbeam_server.txlayer.ddl.build_records import cancelled
 
 EMPTY = Catalog(0, Schema(()), Forest(()))
 DDL = """
@@ -206,6 +207,13 @@ def test_a_name_that_is_free_again_has_no_comment() -> None:
     assert Key(Commented.VIEW, "w") not in texts(created)
     table = changed(before, "DROP VIEW w")
     assert Key(Commented.COLUMN, "w", "id") not in texts(changed(table, "CREATE TABLE w (id INT)"))
+
+
+def test_a_view_whose_build_is_cancelled_has_no_comment() -> None:
+    before = commented()
+    building = replace(before, states=tuple((name, State.BUILDING) for name, _ in before.states))
+    after = cancelled(building, ["m"])
+    assert texts(after) == {key: text for key, text in texts(before).items() if key.name != "m"}
 
 
 def test_an_object_of_another_kind_does_not_take_a_comment_over() -> None:

@@ -182,6 +182,27 @@ def test_the_system_catalog_of_a_key_is_that_of_its_grants_in_transactions_and_c
             connection.execute("INSERT INTO open SELECT oid FROM pg_class")
 
 
+def test_only_administrators_comment_and_a_key_reads_comments_on_what_it_may_see(keyed):
+    shown = ["COLUMN open.o_id", "CONSTRAINT open_pkey ON open", "TABLE open"]
+    chief, some = keyed.made("chief", "admin"), keyed.made("noted", "writer", {"open": "write"})
+    with keyed.connect("chief", chief["key"]) as connection:
+        for on in (
+            "TABLE open",
+            "COLUMN open.o_id",
+            "TABLE hidden",
+            "CONSTRAINT open_pkey ON open",
+        ):
+            connection.execute(f"COMMENT ON {on} IS 'on {on}'")
+        assert connection.execute("SELECT count(*) FROM pg_description").fetchone() == (4,)
+    with keyed.connect("noted", some["key"]) as connection:
+        found = connection.execute("SELECT description FROM pg_description ORDER BY 1").fetchall()
+        assert found == [(f"on {on}",) for on in shown]
+        with pytest.raises(errors.InsufficientPrivilege):
+            connection.execute("COMMENT ON TABLE open IS 'mine'")
+    document = keyed.request("GET", "/v1/schema").json()
+    assert "TABLE hidden" in document["comments"]
+
+
 def test_a_key_that_is_revoked_ends_to_work_in_an_open_session(keyed):
     key = keyed.made("brief")
     with keyed.connect("brief", key["key"]) as connection:

@@ -25,6 +25,7 @@ from hornbeam_server.maintain.deltas.nesting import named
 from hornbeam_server.maintain.lifecycle import Event, transition
 from hornbeam_server.maintain.spans import Span, gaps, united
 from hornbeam_server.schema.catalog import Catalog, Purpose, State
+from hornbeam_server.schema.commented import with_kept_comments
 from hornbeam_server.schema.errors import HornbeamError, InvalidRequest, NotFound
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put, TableStore
 
@@ -254,7 +255,7 @@ def cancelled(catalog: Catalog, names: Iterable[str]) -> Catalog:
             )
         _require_unnamed(catalog, name)
     declared = gone & catalog.transactional_view.keys()
-    return replace(
+    left = replace(
         catalog,
         version=catalog.version + 1,
         schema=replace(
@@ -269,6 +270,7 @@ def cancelled(catalog: Catalog, names: Iterable[str]) -> Catalog:
         states=tuple((name, state) for name, state in catalog.states if name not in gone),
         row_counts=tuple((name, count) for name, count in catalog.row_counts if name not in gone),
     )
+    return with_kept_comments(catalog, left)
 
 
 def _require_unnamed(catalog: Catalog, name: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hornbeam_server.schema import stages
 from hornbeam_server.schema.catalog import Catalog, Index, State
+from hornbeam_server.schema.commented import with_kept_comments
 from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.counters import SEQUENCE
 from hornbeam_server.schema.errors import BeingLoaded, StalePlan
@@ -85,7 +86,8 @@ def undone(current: Catalog, staged: Collection[tuple[str, str]]) -> Catalog:
     if not staged or current.staged != staged:
         return current
     schema = stages.undone(current.schema, staged)
-    return replace(current, version=current.version + 1, schema=schema, staged=())
+    left = replace(current, version=current.version + 1, schema=schema, staged=())
+    return with_kept_comments(current, left)
 
 
 def require_same(made: Catalog, current: Catalog) -> None:
