@@ -264,3 +264,25 @@ def test_a_table_is_renamed_by_an_operation(engine: sa.Engine) -> None:
         assert connection.exec_driver_sql('SELECT m FROM "b c"').all() == [(2,)]
         connection.rollback()
     assert sa.inspect(engine).get_table_names() == ["b c"]
+
+
+def test_comments_are_found_and_changed(engine: sa.Engine) -> None:
+    def declared(table: str | None, column: str | None) -> sa.MetaData:
+        metadata = sa.MetaData()
+        key = sa.Column("a", sa.Integer, primary_key=True)
+        sa.Table("t", metadata, key, sa.Column("b", sa.Text, comment=column), comment=table)
+        return metadata
+
+    declared("the table", "it's b").create_all(engine)
+    for table, column in (("another", "b"), (None, None), ("last", "of b")):
+        metadata = declared(table, column)
+        assert len(_differences(engine, metadata)) == 2
+        with engine.connect() as connection:
+            context = MigrationContext.configure(connection)
+            changes = produce_migrations(context, metadata).upgrade_ops.ops
+            for operation in [each for change in changes for each in getattr(change, "ops", ())]:
+                Operations(context).invoke(operation)
+        assert not _differences(engine, metadata)
+        inspector = sa.inspect(engine)
+        assert inspector.get_table_comment("t") == {"text": table}
+        assert inspector.get_columns("t")[1]["comment"] == column
