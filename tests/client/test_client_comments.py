@@ -121,6 +121,25 @@ def test_a_comment_on_another_database_has_a_notice(db: Connection) -> None:
     assert rows(db, "SELECT shobj_description(oid, 'pg_database') FROM pg_database") == [("x",)]
 
 
+def test_a_change_that_writes_rows_again_keeps_comments(db: Connection) -> None:
+    """By copies of relations, and in two stages."""
+    run_all(
+        db,
+        *COMMENTS[:2],
+        "DROP VIEW v",
+        "INSERT INTO t VALUES (1, 1)",
+        "COMMENT ON CONSTRAINT t_pkey ON t IS 'the key'",
+        "ALTER TABLE t ADD COLUMN n SERIAL, ADD COLUMN x TEXT DEFAULT 'xyz'",
+        "COMMENT ON COLUMN t.x IS 'the x'",
+        "ALTER TABLE t ALTER COLUMN x DROP DEFAULT, ALTER COLUMN x TYPE INT USING length(x)",
+    )
+    shown, a = "SELECT description FROM pg_description ORDER BY 1", 'it\'s\n"a"'
+    assert rows(db, shown) == [(a,), ("the key",), ("the table",), ("the x",)]
+    run_all(db, "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD COLUMN id SERIAL PRIMARY KEY")
+    assert rows(db, "SELECT a, x, n, id FROM t") == [(1, 3, 1, 1)]
+    assert rows(db, shown) == [(a,), ("the table",), ("the x",)]
+
+
 def test_the_tag_is_that_of_postgresql(db: Connection) -> None:
     from hornbeam.statements import kind
     from hornbeam.tags import tag_of
