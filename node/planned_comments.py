@@ -33,10 +33,9 @@ def planned_comments(reading: Reading, current: Catalog, planned: Catalog) -> Pl
     `current` is the catalog in force, under the new names. A comment on an object that the file
     does not have is passed over: a dump has comments on objects that are passed over, too."""
     found, notes = list[Comment](), list[str]()
-    objects = objects_of(planned)
     for draft in reading.comments:
         try:
-            found.append(comment_on(draft, objects, planned.schema.spaces))
+            found.append(comment_on(draft, objects_of(planned), planned.schema.spaces))
         except SqlError:
             notes.append(_note(draft))
     kept = kept_comments(current, planned)

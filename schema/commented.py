@@ -166,5 +166,4 @@ def commented(catalog: Catalog, comment: Comment) -> Catalog:
 
 def shown_comments(comments: Iterable[Comment], part: Catalog) -> tuple[Comment, ...]:
     """The comments on what a part of a catalog shows (`parts.py`)."""
-    objects = objects_of(part)
-    return tuple(comment for comment in comments if comment.on in objects)
+    return tuple(comment for comment in comments if comment.on in objects_of(part))
