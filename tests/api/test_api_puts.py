@@ -116,14 +116,14 @@ def test_a_purge_keeps_tombstones_above_a_put_in_progress(shop, monkeypatch):
     shop.run(keep({table: [Put(b"a", b"")]}, begun.snapshot + 1))
     shop.transact("INSERT INTO customer (c_id, c_name) VALUES (1, 'a newer snapshot')")
 
-    async def purged_meanwhile(writes, ts):
+    async def purged_meanwhile(writes, ts, *, forced):
         if table in writes:
             # The retention has passed for every version, except for those the put holds.
             with monkeypatch.context() as patched:
                 short = database.settings.model_copy(update={"snapshot_retention_s": 0.000_001})
                 patched.setattr(database.ownership, "_settings", short)
                 await database.purge()
-        await keep(writes, ts)
+        await keep(writes, ts, forced=forced)
 
     monkeypatch.setattr(database.store, "put", purged_meanwhile)
     put(shop, begun, {table: [Put(b"a", b"late")]})
