@@ -116,7 +116,7 @@ def test_a_purge_keeps_tombstones_above_a_put_in_progress(shop, monkeypatch):
     shop.run(keep({table: [Put(b"a", b"")]}, begun.snapshot + 1))
     shop.transact("INSERT INTO customer (c_id, c_name) VALUES (1, 'a newer snapshot')")
 
-    async def purged_meanwhile(writes, ts, *, forced):
+    async def purged_meanwhile(writes, ts, *, forced=False):
         if table in writes:
             # The retention has passed for every version, except for those the put holds.
             with monkeypatch.context() as patched:
