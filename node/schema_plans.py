@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TypeVar
@@ -182,23 +182,13 @@ def plan_schema(
         )
     _require_convertible(changes, current)
     schema = placed(declared, current.schema, changes.copies)
-    statements = current.workload
-    if request.workload is not None:
-        statements = load_workload(request.workload, request.workload_file)
-    if request.query_log:
-        log = load_query_log(request.query_log.splitlines(), "<query log>")
-        statements = weighted_by_log(statements, log)
+    statements = _statements(request, current)
     schema = with_kept_names(schema, current)
     schema, base = _with_outlines(schema, current, request)
     comments = planned_comments(reading, current, base)
     schema = replace(schema, notes=(*schema.notes, *comments.notes))
     changes = _changes(current, schema, request)
-    bound, problems = [], Problems()
-    for statement in statements:
-        watch.check()
-        with problems.collect():
-            bound.append((statement, _bound(statement, base, request)))
-    problems.require_none()
+    bound = _all_bound(statements, base, request, watch)
     counts = {**current.row_count, **request.row_counts}
     selection = plan(
         schema,
@@ -234,6 +224,31 @@ def plan_schema(
         catalog,
         commented=comments.changes,
     )
+
+
+def _statements(request: PlanRequest, current: Catalog) -> tuple[WorkloadStatement, ...]:
+    """The workload of a plan, weighted by the query log if there is one. Raises SqlError."""
+    statements = current.workload
+    if request.workload is not None:
+        statements = load_workload(request.workload, request.workload_file)
+    if request.query_log:
+        log = load_query_log(request.query_log.splitlines(), "<query log>")
+        statements = weighted_by_log(statements, log)
+    return statements
+
+
+def _all_bound(
+    statements: Iterable[WorkloadStatement], base: Catalog, request: PlanRequest, watch: Watch
+) -> list[tuple[WorkloadStatement, BoundStatement]]:
+    """The statements with what they mean under `base`. Raises SqlError with the errors of all of
+    them, and StatementTimeout."""
+    bound, problems = [], Problems()
+    for statement in statements:
+        watch.check()
+        with problems.collect():
+            bound.append((statement, _bound(statement, base, request)))
+    problems.require_none()
+    return bound
 
 
 def _in_stages(

@@ -35,7 +35,7 @@ def _sizes(catalog: Catalog, facts: Facts) -> Iterator[Row]:
         own = sizes.get(each.full) if stored else 0
         if own is not None:
             yield each.oid, own, indexed.get(each.full, 0)
-    yield DATABASE_OID, sum(sizes.get(name, 0) for name in sizes), 0
+    yield DATABASE_OID, sum(sizes.values()), 0
 
 
 RELATIONS = (
