@@ -1,9 +1,9 @@
 """The views of a batch are divided among the nodes, which compute them at the same time.
 
 The node that does a batch sends the commits of the batch to the owners of the views' slots, and
-computes its own views meanwhile. It alone puts rows. The views of a node that refuses, fails, or
-takes `HELP_S` longer than this one, are computed here: so another node can make a batch faster, but
-not stop it, and errors are those of this node.
+computes its own views at the same time. It alone puts rows. The views of a node that refuses,
+fails, or takes `HELP_S` longer than this one, are computed here. So another node can make a batch
+faster, but not stop it, and errors are those of this node.
 
 A batch is divided if the one before took as long as the setting `resident_share_s` says, and its
 commits are in memory and fit in a message. Views that are built are not divided.
@@ -74,8 +74,9 @@ class Sharing:
         asked: dict[tuple[str, ...], _Answer] = {}
         commits = fed.commits
         if self._members is not None and commits and last_s >= self._share_s:
-            sent = _sent(commits)
-            for member, names in self._divided(work, commits).items():
+            divided = self._divided(work, commits)
+            sent = _sent(commits) if divided else []
+            for member, names in divided.items():
                 request = Compute(
                     work.group,
                     work.as_of,

@@ -4,7 +4,7 @@ The loader reads (with sqlglot's "postgres", which accepts the common forms of D
 SQLite too) CREATE TABLE, CREATE [UNIQUE] INDEX … INCLUDE, CREATE MATERIALIZED VIEW (its SELECT is
 stored as written, and bound when the schema is planned), and ALTER TABLE … ADD [CONSTRAINT …] as
 pg_dump writes it. ALTER … RESTART WITH and setval set the first number of an identity column of the
-file. COMMENT ON is read beside the schema (`comments.py`). Unknown statements and options are
+file. `comments.py` reads COMMENT ON. Unknown statements and options are
 refused: nothing in a file is silently ignored. Every node is checked to have only parts that are
 read here (`Statement.only`).
 

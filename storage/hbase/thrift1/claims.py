@@ -99,7 +99,7 @@ class Claims:
 
     def settled(self, table: str, row: bytes) -> bool:
         """Finish a claim in the register, mark the register as settled, and remove its older
-        versions. False if another claim was made meanwhile."""
+        versions. False if another claim was made since the read."""
         found = self._read(table, row)
         if found.register is None:
             return True
