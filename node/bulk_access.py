@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hornbeam_server.maintain.deltas.batches import SegmentBytes
 from hornbeam_server.node.assembly import Parts
-from hornbeam_server.node.change_feed import Changes, begun, loaded
+from hornbeam_server.node.change_feed import Changes, begun, loaded, segments_of
 from hornbeam_server.node.deferred_views import BatchWork, DeferredViews
 from hornbeam_server.node.exports import Export, Exports
 from hornbeam_server.node.ownership import Ownership
@@ -19,6 +20,7 @@ from hornbeam_server.schema.errors import (
     Unsupported,
 )
 from hornbeam_server.storage.limits import require_storable
+from hornbeam_server.storage.log.recent_segments import RecentSegments
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
 from hornbeam_server.txlayer.cluster.member import Member
@@ -65,10 +67,11 @@ class BulkAccess:
         self._member = member
         self._log_source = ports.log_source
         logs = None if member is None else ports.logs
+        self._segments = None if ports.log_reader is None else RecentSegments(ports.log_reader)
         self._following = (
             None
-            if ports.log_reader is None
-            else Following(ports.log_reader, logs, ports.coordination, low_water)
+            if self._segments is None
+            else Following(self._segments, logs, ports.coordination, low_water)
         )
 
     async def export(self, asked: int | None = None, view: str | None = None) -> Export:
@@ -154,6 +157,12 @@ class BulkAccess:
             segments = await self._following.between(after, upto, await self._sealed())
         log = self._log_source
         return Changes(after, upto, read[0], begun(read), loaded(read), log, tuple(segments))
+
+    async def segments_of(self, found: Changes) -> list[SegmentBytes]:
+        """The content of the segments that `changes` has found. Raises SnapshotTooOld, Corruption,
+        Unavailable."""
+        assert self._segments is not None  # else `changes` finds none
+        return await segments_of(found, self._segments)
 
     async def catalogs_between(self, newest: Catalog, after: int, upto: int) -> list[Catalog]:
         """The catalogs in force at `upto` and before, down to that at `after`; `newest` is the one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from hornbeam_server.maintain.deltas.batches import SegmentBytes
@@ -11,7 +12,11 @@ from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.storage.log.following import final_segment
 from hornbeam_server.storage.ports import LogReader
 from hornbeam_server.storage.source import LogSource
+from hornbeam_server.storage.together import some_at_once
 from hornbeam_server.txlayer.cluster.segment_positions import LogSegment
+
+READS = 8
+"""Maximum number of segments that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +45,15 @@ class Changes:
         return sum(segment.bytes for segment in self.segments)
 
 
-async def segments_of(found: Changes, reader: LogReader | None) -> list[SegmentBytes]:
+async def segments_of(found: Changes, reader: LogReader) -> list[SegmentBytes]:
     """The content of the segments. Raises SnapshotTooOld, Corruption, Unavailable."""
-    assert reader is not None  # else there are no changes (`BulkAccess.changes`)
-    return [
-        SegmentBytes(
-            await final_segment(reader, one.log, one.epoch, one.sequence, one.bytes),
-            one.epoch,
-            one.sequence,
-        )
+    reads = [
+        partial(final_segment, reader, one.log, one.epoch, one.sequence, one.bytes)
         for one in found.segments
+    ]
+    return [
+        SegmentBytes(data, one.epoch, one.sequence)
+        for data, one in zip(await some_at_once(reads, READS), found.segments, strict=True)
     ]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 from hornbeam_server.storage.ports import TableStore
-from hornbeam_server.storage.together import all_settled
+from hornbeam_server.storage.together import some_at_once
 
 AT_ONCE = 8
 """Maximum number of tables that are being created. HBase's master makes them no faster when more
@@ -21,10 +21,5 @@ async def create_tables(
 ) -> None:
     """Create missing tables, `AT_ONCE` at a time: a remote store takes seconds for each. `splits`:
     keys by table at which to split it. Raises Unavailable; no creation is under way then."""
-    places = asyncio.Semaphore(AT_ONCE)
-
-    async def create(table: str) -> None:
-        async with places:
-            await store.create_table(table, splits.get(table, ()))
-
-    await all_settled([create(table) for table in tables])
+    created = [partial(store.create_table, table, splits.get(table, ())) for table in tables]
+    await some_at_once(created, AT_ONCE)

@@ -36,6 +36,17 @@ async def all_settled(works: Sequence[Awaitable[T]]) -> list[T]:
     return found
 
 
+async def some_at_once(works: Sequence[Callable[[], Awaitable[T]]], most: int) -> list[T]:
+    """As `all_settled`, while at most `most` works run at a time."""
+    places = asyncio.Semaphore(most)
+
+    async def placed(work: Callable[[], Awaitable[T]]) -> T:
+        async with places:
+            return await work()
+
+    return await all_settled([placed(work) for work in works])
+
+
 async def read_together(store: TableReader, reads: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
     """Results of `reads` in order. They run concurrently if the store is remote, else one by one,
     since a task takes longer than a read of a row on this machine."""

@@ -35,7 +35,7 @@ class Computation:
         self._count = count
         self._store = parts.ports.store
         self._counts = parts.keeper.counts
-        self.feed = Feed(bulk, parts.ports.log_reader, parts.commits)
+        self.feed = Feed(bulk, parts.commits)
         self._programs: dict[str, tuple[object, Programs]] = {}
         """By group, the compiled programs of the last batch with what they were compiled from."""
 

@@ -9,11 +9,9 @@ from typing import NamedTuple
 from hornbeam_server.maintain.deltas.batches import SegmentBytes, SmallBatch
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.node.bulk_access import BulkAccess
-from hornbeam_server.node.change_feed import segments_of
 from hornbeam_server.node.deferred_views import BatchWork
 from hornbeam_server.node.live.outcomes import Left
 from hornbeam_server.storage.log.following import batches_between, changes
-from hornbeam_server.storage.ports import LogReader
 from hornbeam_server.txlayer.commit.change_ring import Applied, commits_of
 from hornbeam_server.txlayer.commit.newest_commits import NewestCommits
 
@@ -50,7 +48,6 @@ class Feed:
     """The changes between two snapshots, of all nodes."""
 
     bulk: BulkAccess
-    reader: LogReader | None
     commits: NewestCommits
 
     async def of(self, work: BatchWork) -> Fed:
@@ -69,7 +66,7 @@ class Feed:
         self.bulk.deferred.require_logged(work, found.loaded)
         if found.bytes > SEGMENT_BYTES:
             raise Left(f"{found.bytes >> 20} MB of logs are to be read")
-        read = await segments_of(found, self.reader)
+        read = await self.bulk.segments_of(found)
         return lambda batch: _of_segments(batch, read)
 
 

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hornbeam_server.node.bulk_access import BulkAccess
-from hornbeam_server.node.change_feed import segments_of
 from hornbeam_server.node.subscriptions.changes import RowChange, too_old
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.types import Value
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.log.following import batches_between
 from hornbeam_server.storage.log.records import CellBatch, KeyedCommit, commits, decode_commit
-from hornbeam_server.storage.ports import LogReader, Put
+from hornbeam_server.storage.ports import Put
 from hornbeam_server.txlayer.commit.newest_commits import NewestCommits
 
 LOG_BYTES = 64 << 20
@@ -34,7 +33,6 @@ class CommitLog:
     """The commits of all nodes."""
 
     bulk: BulkAccess
-    reader: LogReader | None
     newest: NewestCommits
 
     async def between(self, after: int, upto: int) -> list[Logged]:
@@ -57,7 +55,7 @@ class CommitLog:
                 " are read again."
             )
         logged = []
-        for segment in await segments_of(found, self.reader):
+        for segment in await self.bulk.segments_of(found):
             for batch in batches_between(*segment, after, upto):
                 cells = batch.cells if isinstance(batch, CellBatch) else {}
                 logged.append(Logged(batch.ts, commits(batch), cells))

@@ -58,7 +58,7 @@ class Access:
         self.deferred = deferred
         self.member = member
         self._ownership = ownership
-        self.log = CommitLog(bulk, parts.ports.log_reader, parts.commits)
+        self.log = CommitLog(bulk, parts.commits)
 
     @property
     def state(self) -> CatalogState:

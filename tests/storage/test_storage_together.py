@@ -3,12 +3,13 @@
 import asyncio
 import threading
 import time
+from functools import partial
 
 import pytest
 
 from hornbeam_server.storage.hbase.calls import THREADS, Calls
 from hornbeam_server.storage.tables import AT_ONCE, create_tables
-from hornbeam_server.storage.together import all_settled, settled
+from hornbeam_server.storage.together import all_settled, settled, some_at_once
 
 
 async def test_work_runs_concurrently_and_results_keep_their_order():
@@ -118,3 +119,19 @@ async def test_no_table_of_many_waits_longer_than_a_call_may_wait():
     await calls.close()
     assert sorted(store.made) == sorted(tables)
     assert store.most == AT_ONCE
+
+
+async def test_some_works_run_at_once_and_no_more():
+    running, most = 0, 0
+
+    async def work(number):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return number
+
+    works = [partial(work, number) for number in range(7)]
+    assert await some_at_once(works, 3) == list(range(7))
+    assert most == 3

@@ -361,6 +361,7 @@ async def test_missing_and_damaged_segments_raise_corruption():
     middle = found.segments[1]
     name = segment_name(middle.epoch, middle.sequence)
     one.database.bulk._following._known.clear()
+    one.database.bulk._segments._kept.clear()
     world.disk.flip(one.name, name, middle.bytes // 2)
     with pytest.raises(Corruption) as error:
         await asked(one, began)

@@ -22,17 +22,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hornbeam_server.schema.errors import Corruption, SnapshotTooOld, Unavailable
 from hornbeam_server.storage.log.following import Span, span
 from hornbeam_server.storage.log.format import is_sealed, segment_name
 from hornbeam_server.storage.log.segments import require_no_gap
 from hornbeam_server.storage.ports import Coordination, LogReader, Logs
+from hornbeam_server.storage.together import some_at_once
 from hornbeam_server.txlayer.cluster.assignment import PATH, Assignment, Word
 from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
 
 SegmentId = tuple[int, int]
 """The epoch and the sequence number of a segment."""
+LOGS = 8
+"""Maximum number of logs that are looked at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +79,31 @@ class Following:
         """
         async with self._one:
             listed = await self._ownerless(sealed)
-            for name, end in sealed.items():
-                listed[name] = [s for s in await self._reader.segments(name) if s < end]
-            found: list[LogSegment] = []
-            for name, segments in listed.items():
+            listed |= {
+                name: [segment for segment in segments if segment < sealed[name]]
+                for name, segments in (await self._listed(sealed)).items()
+            }
+            for segments in listed.values():
                 require_no_gap(segments)
-                found += await self._wanted(name, segments, sealed.get(name), after, upto)
+            wanted = [
+                partial(self._wanted, name, segments, sealed.get(name), after, upto)
+                for name, segments in listed.items()
+            ]
+            found = await some_at_once(wanted, LOGS)
             await self._require_kept(after)
             self._forget_dropped(listed)
-            return found
+            return [segment for segments in found for segment in segments]
+
+    async def _listed(self, names: Collection[str]) -> dict[str, list[SegmentId]]:
+        listed = await some_at_once([partial(self._reader.segments, name) for name in names], LOGS)
+        return dict(zip(names, listed, strict=True))
 
     async def _ownerless(self, members: Collection[str]) -> dict[str, list[SegmentId]]:
         """The segments of logs without an owner. The module docstring has the order of reads."""
         if self._logs is None:
             return {}
         names = [name for name in await self._logs.touched() if name not in members]
-        listed = {name: await self._reader.segments(name) for name in names}
+        listed = await self._listed(names)
         shown = await self._coordination.members()
         known = await self._coordination.read(PATH)
         named = Assignment.decode(known.value).names if known is not None else set()
