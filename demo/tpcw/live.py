@@ -79,17 +79,18 @@ class Watched:
 
 
 class Subscriber:
-    """A subscriber of the view, with the rows that it holds at `moment`; None: it has not begun."""
+    """A subscriber of a view, with the rows that it holds at `moment`; None: it has not begun."""
 
-    def __init__(self) -> None:
+    def __init__(self, view: str) -> None:
+        self.view = view
         self.rows: Rows = Counter()
         self.moment: int | None = None
         self.changes = 0
         self.arrivals: list[tuple[int, float]] = []
-        """The moments with changes, and the milliseconds of wall time at which these came."""
+        """The moments with changes, and the milliseconds (of any clock) at which these came."""
 
     async def follow(self, db: hornbeam.aio.Connection) -> None:
-        async with db.subscribe(VIEW) as subscription:
+        async with db.subscribe(self.view) as subscription:
             async for changes in subscription:
                 self.take(changes, time.time() * 1000)
 
@@ -122,7 +123,7 @@ def lags_s(commits: Collection[int], arrivals: Sequence[tuple[int, float]]) -> l
 async def watch(url: str, orders: asyncio.Future[Any], subscribed: str | None = None) -> Watched:
     """Watch the view until `orders` is done. The subscribers use the URL `subscribed`, if it is
     another one than that of the queries. Raises the client's errors."""
-    subscriber, commits = Subscriber(), set[int]()
+    subscriber, commits = Subscriber(VIEW), set[int]()
     async with hornbeam.aio.connect(subscribed or url) as subscribing:
         following = asyncio.gather(
             subscriber.follow(subscribing), _note_commits(subscribing, commits)

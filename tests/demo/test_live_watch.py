@@ -111,7 +111,7 @@ async def test_an_error_of_a_subscriber_ends_the_watch(shop, monkeypatch):
 
 
 def test_a_subscriber_holds_the_rows_of_its_moment():
-    subscriber = Subscriber()
+    subscriber = Subscriber(live.VIEW)
     begins = [Change("insert", None, ("ART", 1)), Change("insert", None, ("ART", 1))]
     subscriber.take(Changes(None, begins, begins=True), 1.0)
     assert subscriber.moment is None

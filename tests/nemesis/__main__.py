@@ -85,7 +85,7 @@ def _tell(verdict: Verdict) -> None:
     print(
         f"{verdict.fault}: {found}, {verdict.acknowledged} writes, {verdict.failed} requests"
         f" failed, none acknowledged for {verdict.outage_s} s, recovery after"
-        f" {verdict.recovery_s} s (seed {verdict.seed})",
+        f" {verdict.recovery_s} s, live views {verdict.live_lag_s} s late (seed {verdict.seed})",
         flush=True,
     )
     for words in (*verdict.lost, *verdict.torn, *verdict.stuck, *verdict.ended)[:20]:

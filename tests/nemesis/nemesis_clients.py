@@ -11,7 +11,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -70,6 +70,8 @@ class Found:
     reads: list[list[Any]]
     invoked: float
     completed: float
+    reason: str = ""
+    """Why a tentative read was answered as it is stored; "": it was not."""
 
 
 @dataclass
@@ -100,6 +102,7 @@ class Client:
         pool: ThreadPoolExecutor,
     ) -> None:
         self.name = name
+        self.url = url
         self.journal = journal
         self.random = rng
         self.bookmark = 0
@@ -149,30 +152,44 @@ class Client:
     ) -> Found | None:
         """Run queries at one snapshot that includes every acknowledged commit; None when there is
         no answer."""
+        reported = self.journal.newest
+        when = {"consistency": "strong", "bookmark": self.bookmark}
         bodies = [_query(query, trace, use_views) for query in queries]
+        found = await self._found(bodies, when)
+        if found is not None:
+            at = found.snapshot
+            assert at >= self.bookmark, f"snapshot {at} is before the bookmark {self.bookmark}"
+            assert at >= reported, f"snapshot {at} is before commit {reported}, which was answered"
+            self.bookmark = at
+        return found
+
+    async def read_live(self, *queries: str, **when: Any) -> Found | None:
+        """Run queries at the snapshot of the first one, which names a live view and is asked with
+        the members `when`; None when there is no answer. That snapshot may be before the bookmark,
+        and does not become it."""
+        return await self._found([_query(query, False, True) for query in queries], when)
+
+    async def _found(
+        self, bodies: Sequence[dict[str, Any]], when: Mapping[str, Any]
+    ) -> Found | None:
+        """Run the first query with the members `when`, and the others at its snapshot."""
+        invoked, documents = time.monotonic(), list[dict[str, Any]]()
         try:
-            return await self._found(bodies)
+            for body in bodies:
+                at = {"snapshot": documents[0]["snapshot"]} if documents else when
+                documents.append(await self._asked(partial(self._queried, body | at)))
         except (GivenUp, Refused) as error:
             self.journal.failed.append(f"read: {error}")
             return None
-
-    async def _found(self, bodies: Sequence[dict[str, Any]]) -> Found:
-        """Run the queries and check their snapshot. Raises Refused and GivenUp."""
-        invoked, reported, at = time.monotonic(), self.journal.newest, None
-        rows: list[Rows] = []
-        reads: list[list[Any]] = []
-        for body in bodies:
-            when = {"snapshot": at} if at else {"consistency": "strong", "bookmark": self.bookmark}
-            document = await self._asked(partial(self._queried, body | when))
-            at = document["snapshot"]
-            rows.append([tuple(row) for row in document["rows"]])
-            reads += document["reads"] or []
-        assert at is not None
-        assert at >= self.bookmark, f"snapshot {at} is before the bookmark {self.bookmark}"
-        assert at >= reported, f"snapshot {at} is before commit {reported}, which was acknowledged"
-        self.bookmark = at
         self.journal.counts["reads"] += 1
-        return Found(rows, at, reads, invoked, time.monotonic())
+        return Found(
+            [[tuple(row) for row in document["rows"]] for document in documents],
+            documents[0]["snapshot"],
+            [read for document in documents for read in document["reads"] or []],
+            invoked,
+            time.monotonic(),
+            documents[0].get("tentative", {}).get("reason", ""),
+        )
 
     def _queried(self, body: dict[str, Any]) -> Any:
         return self._transport.json("POST", "/v1/query", body)

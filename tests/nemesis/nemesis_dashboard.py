@@ -1,4 +1,4 @@
-"""The Dashboard of an online shop under faults, with its totals as immediate views.
+"""The Dashboard of an online shop under faults, with its totals as immediate and live views.
 
 After P. Nikolov, "Aggregate Queries in NoSQL Cloud Data Stores" (2011): the schema of section 2.1,
 transactions of section 6.3 that insert some events each, and the two rules of section 6.2. Every
@@ -9,18 +9,20 @@ every total that is read is a multiple of that cost, however transactions interl
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from tests.nemesis import nemesis_live
 from tests.nemesis.nemesis_clients import Client, Rows, Statement
+from tests.nemesis.nemesis_totals import BASE, COST, SELECTS, require_totals
 from tests.nemesis.nemesis_workloads import ROUND, Findings, fetched
 
-COST = 7
-_EVENTS = "SELECT ev_id, ev_m_id, ev_pr_id, ev_type, ev_cost FROM event"
-_PRODUCTS = "SELECT pr_id, pr_cat_id FROM product"
-_CATEGORIES = "SELECT cat_id, cat_name FROM category"
-_VIEWS = ("dashboard", "by_merchant", "by_category")
+_VIEWS = ("everything", "by_merchant", "by_category")
+_QUERIES = (*(f"SELECT * FROM {view}" for view in _VIEWS), *BASE.values())
+_IMMEDIATE = "".join(
+    f"CREATE MATERIALIZED VIEW {view} WITH (refresh = 'immediate') AS {SELECTS[view]};\n"
+    for view in _VIEWS
+)
 
 
 class Dashboard:
@@ -30,7 +32,7 @@ class Dashboard:
     moves the events below them to other groups. They read views and base relations at one snapshot.
     """
 
-    ddl = """
+    ddl = f"""
     CREATE TABLE merchant (m_id INTEGER PRIMARY KEY, m_name TEXT NOT NULL);
     CREATE TABLE merchant_address (
       ma_m_id INTEGER PRIMARY KEY REFERENCES merchant (m_id), ma_street TEXT, ma_city TEXT,
@@ -45,15 +47,7 @@ class Dashboard:
       ev_id INTEGER PRIMARY KEY, ev_pr_id INTEGER NOT NULL REFERENCES product (pr_id),
       ev_m_id INTEGER NOT NULL REFERENCES merchant (m_id), ev_type TEXT NOT NULL,
       ev_cost INTEGER NOT NULL, ev_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP);
-    CREATE MATERIALIZED VIEW dashboard WITH (refresh = 'immediate') AS
-      SELECT count(*) AS n, sum(ev_cost) AS cost FROM event;
-    CREATE MATERIALIZED VIEW by_merchant WITH (refresh = 'immediate') AS
-      SELECT ev_m_id, pr_cat_id, ev_type, count(*) AS n, sum(ev_cost) AS cost
-      FROM event JOIN product ON ev_pr_id = pr_id GROUP BY ev_m_id, pr_cat_id, ev_type;
-    CREATE MATERIALIZED VIEW by_category WITH (refresh = 'immediate') AS
-      SELECT cat_name, count(*) AS n, sum(ev_cost) AS cost, max(ev_id) AS latest
-      FROM event JOIN product ON ev_pr_id = pr_id JOIN category ON pr_cat_id = cat_id
-      GROUP BY cat_name;
+    {_IMMEDIATE} {nemesis_live.DDL}
     """
     queries = """
     -- name: dashboard_of_merchant
@@ -75,6 +69,7 @@ class Dashboard:
         self._deleted: dict[str, list[int]] = {}
         self._live: dict[str, list[int]] = {}
         """Events by the client that knows them to be there."""
+        self._live_reads = nemesis_live.LiveReads()
 
     @classmethod
     def rows(cls) -> Mapping[str, Rows]:
@@ -92,10 +87,13 @@ class Dashboard:
     async def begin(self, client: Client) -> None:
         """Delete the events of earlier rounds, so that all groups become empty."""
         assert await client.transact(("DELETE FROM event", ())) is not None, "no answer"
+        await self._live_reads.begin(client)
 
     async def step(self, client: Client) -> None:
-        steps = [self._insert, self._delete, self._move, self._rename, self._read]
-        (chosen,) = client.random.choices(steps, [40, 20, 8, 4, 25])
+        steps = [
+            self._insert, self._delete, self._move, self._rename, self._read, self._live_reads.step
+        ]  # fmt: skip
+        (chosen,) = client.random.choices(steps, [40, 20, 8, 4, 20, 25])
         await chosen(client)
 
     async def _insert(self, client: Client) -> None:
@@ -130,16 +128,14 @@ class Dashboard:
         await client.transact((self._RENAME, (name, client.random.randrange(self.CATEGORIES))))
 
     async def _read(self, client: Client) -> None:
-        views = [f"SELECT * FROM {name}" for name in _VIEWS]
-        found = await client.read(*views, _EVENTS, _PRODUCTS, _CATEGORIES)
+        found = await client.read(*_QUERIES)
         if found is not None:
-            _require_totals(*found.rows)
+            _require(found.rows)
 
     async def judge(self, client: Client) -> Findings:
-        views = [f"SELECT * FROM {name}" for name in _VIEWS]
-        rows = await fetched(client, *views, _EVENTS, _PRODUCTS, _CATEGORIES)
-        _require_totals(*rows)
         done = client.journal.acknowledged
+        rows = await fetched(client, *_QUERIES)
+        _require(rows)
         inserted = {n for key, numbers in self._inserted.items() if key in done for n in numbers}
         deleted = {n for key, numbers in self._deleted.items() if key in done for n in numbers}
         there = {event[0] for event in rows[3]}
@@ -157,6 +153,9 @@ class Dashboard:
         ((count, cost),) = rows[0]
         expected = len(inserted - deleted) * COST
         findings.require((cost or 0) == expected, f"{count} events cost {cost}, not {expected}")
+        live = self._live_reads
+        await live.judge(client, max(answer.commit_ts for answer in done.values()))
+        findings.live_lag_s = live.lag_s([done[key] for key in self._inserted.keys() & done.keys()])
         return findings
 
     def touch(self) -> list[Statement]:
@@ -168,26 +167,6 @@ class Dashboard:
         ]  # fmt: skip
 
 
-def _require_totals(
-    everything: Rows,
-    by_merchant: Rows,
-    by_category: Rows,
-    events: Rows,
-    products: Rows,
-    categories: Rows,
-) -> None:
-    """The views are the sums over the events of their snapshot. Raises AssertionError."""
-    category, name = dict(products), dict(categories)
-    expected = [(len(events), sum(event[4] for event in events) if events else None)]
-    assert everything == expected, f"all events are {expected}, and the view has {everything}"
-    merchants: Counter[tuple[int, int, str]] = Counter()
-    names: dict[str, list[int]] = {}
-    for number, merchant, product, kind, cost in events:
-        assert cost == COST, f"event {number} costs {cost}"
-        merchants[merchant, category[product], kind] += 1
-        names.setdefault(name[category[product]], []).append(number)
-    assert all(row[-1] % COST == 0 for row in by_merchant), f"divided by {COST}: {by_merchant}"
-    wanted = sorted((*key, count, count * COST) for key, count in merchants.items())
-    assert sorted(by_merchant) == wanted, f"merchants have {wanted}, the view {by_merchant}"
-    of_names = sorted((n, len(rows), len(rows) * COST, max(rows)) for n, rows in names.items())
-    assert sorted(by_category) == of_names, f"names have {of_names}, the view {by_category}"
+def _require(rows: Sequence[Rows]) -> None:
+    """The rows of `_QUERIES` agree. Raises AssertionError."""
+    require_totals(dict(zip(_VIEWS, rows, strict=False)), *rows[len(_VIEWS) :])

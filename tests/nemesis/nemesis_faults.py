@@ -52,6 +52,11 @@ def a_node(world: World, rng: random.Random) -> Sequence[Node]:
     return [rng.choice(world.nodes)]
 
 
+def a_keeper(world: World, rng: random.Random) -> Sequence[Node]:
+    """The node that keeps the live views."""
+    return [world.keeping()]
+
+
 def two_nodes(world: World, rng: random.Random) -> Sequence[Node]:
     return rng.sample(world.nodes, 2)
 
@@ -63,7 +68,8 @@ def all_nodes(world: World, rng: random.Random) -> Sequence[Node]:
 @dataclass
 class TakeAway:
     """Nodes go, the others take over, and the nodes come back: killed or stopped and started again,
-    or frozen until the others declare them dead (then they are zombies)."""
+    or frozen until the others declare them dead (then they are zombies). They are killed or frozen
+    while a batch of live views is under way."""
 
     which: Choice
     how: Literal["kill", "stop", "freeze"]
@@ -74,6 +80,8 @@ class TakeAway:
 
     def strike(self, world: World, rng: random.Random) -> None:
         self._away = self.which(world, rng)
+        if self.how != "stop":
+            world.await_batch()
         for node in self._away:
             {"kill": node.kill, "stop": node.stop, "freeze": node.freeze}[self.how]()
         if others := world.but(*self._away):
@@ -134,8 +142,8 @@ class Clock:
 
 @dataclass
 class KillProcess:
-    """kill -9 of one process of the cluster, which is started again. A gateway is one of the kind
-    that the nodes use."""
+    """kill -9 of one process of the cluster while a batch of live views is under way; it is started
+    again. A gateway is one of the kind that the nodes use."""
 
     role: Role
     hold_s: float = 4.0
@@ -146,6 +154,7 @@ class KillProcess:
     def strike(self, world: World, rng: random.Random) -> None:
         role = world.gateway_role if self.role is Role.THRIFT else self.role
         self._killed = rng.choice(world.cluster.names(role))
+        world.await_batch()
         world.cluster.kill(self._killed)
 
     def heal(self, world: World) -> None:
@@ -253,11 +262,13 @@ class FullLog:
 FAULTS: dict[str, Callable[[], Fault]] = {
     "kill a node": lambda: TakeAway(a_follower, "kill"),
     "kill the leader": lambda: TakeAway(the_leader, "kill"),
+    "kill the node that keeps live views": lambda: TakeAway(a_keeper, "kill"),
     "kill all nodes": lambda: TakeAway(all_nodes, "kill"),
     "stop a node": lambda: TakeAway(a_follower, "stop", silent=True),
     "stop the leader": lambda: TakeAway(the_leader, "stop", silent=True),
     "rolling restart": RollingRestart,
     "freeze a node": lambda: TakeAway(a_follower, "freeze"),
+    "freeze the node that keeps live views": lambda: TakeAway(a_keeper, "freeze"),
     "freeze the leader": lambda: TakeAway(the_leader, "freeze"),
     "kill a Thrift gateway": lambda: KillProcess(Role.THRIFT),
     "kill a RegionServer": lambda: KillProcess(Role.REGION_SERVER),

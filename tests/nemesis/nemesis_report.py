@@ -15,7 +15,7 @@ from tests.nemesis.nemesis_run import Verdict
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 HEAD = (
     "| fault | runs | acknowledged | lost | torn | view differences | stuck | failed requests |"
-    " no write for, p50 | p99 | recovery, p50 | p99 |"
+    " no write for, p50 | p99 | recovery, p50 | p99 | live lag, p50 | p99 |"
 )
 
 
@@ -29,6 +29,7 @@ def table(verdicts: Sequence[Verdict]) -> str:
 def _line(fault: str, verdicts: Sequence[Verdict]) -> str:
     outages = [verdict.outage_s for verdict in verdicts]
     recoveries = [v.recovery_s for v in verdicts if v.recovery_s is not None]
+    lags = [v.live_lag_s for v in verdicts if v.live_lag_s is not None]
     cells = [
         fault,
         len(verdicts),
@@ -38,7 +39,7 @@ def _line(fault: str, verdicts: Sequence[Verdict]) -> str:
         sum(v.differences for v in verdicts),
         sum(len(v.stuck) for v in verdicts),
         sum(v.failed for v in verdicts),
-        *(_seconds(of, p) for of in (outages, recoveries) for p in (0.5, 0.99)),
+        *(_seconds(of, p) for of in (outages, recoveries, lags) for p in (0.5, 0.99)),
     ]
     return "| " + " | ".join(map(str, cells)) + " |"
 

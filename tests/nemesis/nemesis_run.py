@@ -39,7 +39,8 @@ STUCK_S = 60.0
 class Verdict:
     """The findings of a round. Counted from the strike, `outage_s` is the longest time without an
     acknowledged write, and `recovery_s`, where nodes are taken away, the time until every root had
-    an owner again."""
+    an owner again. `live_lag_s` is the longest time until a subscriber of a live view had an
+    acknowledged write."""
 
     fault: str
     seed: int
@@ -50,6 +51,7 @@ class Verdict:
     outage_s: float
     differences: int
     recovery_s: float | None = None
+    live_lag_s: float | None = None
     lost: list[str] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
     stuck: list[str] = field(default_factory=list)
@@ -94,9 +96,16 @@ class Database:
 
     def _await_built(self) -> None:
         give_up = time.monotonic() + START_S
-        while not all(build["finished"] for each in self._statuses() for build in each["builds"]):
+        while not self._is_built():
             assert time.monotonic() < give_up, "views are not built"
             time.sleep(POLL_S)
+
+    def _is_built(self) -> bool:
+        builds = [build for each in self._statuses() for build in each["builds"]]
+        groups = persistently(lambda: self._transport.json("GET", "/v1/groups"))
+        return all(build["finished"] for build in builds) and all(
+            len(group["readable"]) == len(group["views"]) for group in groups
+        )
 
     def _load(self, relation: str, rows: Sequence[Sequence[Any]]) -> None:
         relations = self._transport.json("GET", "/v1/schema")["relations"]
@@ -323,6 +332,7 @@ class Round:
             except AssertionError as error:
                 verdict.torn.append(f"{kind} in the end: {error}")
             else:
+                verdict.live_lag_s = findings.live_lag_s or verdict.live_lag_s
                 verdict.lost += findings.lost
                 verdict.torn += findings.torn
         touched = [s for workload in self._workloads.values() for s in workload.touch()]

@@ -31,10 +31,12 @@ ROUND = 1_000_000
 
 @dataclass
 class Findings:
-    """Acknowledged writes that are lost, and other violations, in words."""
+    """Acknowledged writes that are lost, and other violations, in words. `live_lag_s`: the longest
+    time until a subscriber of a live view had an acknowledged write; None: there is none."""
 
     lost: list[str] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
+    live_lag_s: float | None = None
 
     def require(self, holds: bool, otherwise: str) -> None:
         if not holds:

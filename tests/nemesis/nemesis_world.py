@@ -35,6 +35,10 @@ NODES, REGION_SERVERS, DATA_NODES, GATEWAYS = 3, 2, 3, 2
 GATEWAY_ROLES = {1: Role.THRIFT1, 2: Role.THRIFT}
 """The gateways of the nodes, by their Thrift. A cluster has one of Thrift 1."""
 START_S, STOP_S = 240.0, 60.0
+BATCH_S = 20.0
+POLL_S = 0.05
+LIVE = "live"
+"""The group of live views. Their batches follow each other while clients write."""
 
 
 class Stuck(AssertionError):
@@ -47,7 +51,7 @@ def wait_for(what: str, look: Callable[[], T | None], seconds: float = START_S) 
     while (found := look()) is None:
         if time.monotonic() > give_up:
             raise Stuck(f"{what}: not within {seconds:g} s")
-        time.sleep(0.1)
+        time.sleep(POLL_S)
     return found
 
 
@@ -191,6 +195,39 @@ class World:
     def following(self) -> list[Node]:
         leading = self.leading()
         return [node for node in self.nodes if node is not leading]
+
+    def groups(self) -> list[dict[str, Any]]:
+        """The groups of live and deferred views, as a node that serves says. Raises Stuck."""
+
+        def look() -> list[dict[str, Any]] | None:
+            for node in self.nodes:
+                try:
+                    answer = httpx.get(f"{node.url}/v1/groups", timeout=2, trust_env=False)
+                    found: list[dict[str, Any]] = answer.raise_for_status().json()
+                except httpx.HTTPError:
+                    continue
+                return found
+            return None
+
+        return wait_for("a node says the groups of views", look)
+
+    def keeping(self) -> Node:
+        """The node that does the next batch of live views; waits until there is one. Raises
+        Stuck."""
+
+        def look() -> Node | None:
+            kept = [group["node"] for group in self.groups() if group["name"] == LIVE]
+            return next((node for node in self.nodes if node.url in kept), None)
+
+        return wait_for("a node keeps live views", look)
+
+    def await_batch(self) -> None:
+        """Wait until a batch of live views is under way. Raises Stuck."""
+        wait_for(
+            "a batch of live views",
+            lambda: any(group["under_way"] for group in self.groups()) or None,
+            BATCH_S,
+        )
 
     def but(self, *away: Node) -> list[Node]:
         return [node for node in self.nodes if node not in away]

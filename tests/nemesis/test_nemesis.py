@@ -21,10 +21,10 @@ from tests.nemesis.nemesis_world import world
 
 KINDS = ("bank", "appends", "list", "dashboard")
 """Without TPC-W, whose schema alone takes a minute."""
-ALWAYS = ("kill a node", "kill the leader")
+ALWAYS = ("kill the node that keeps live views", "kill the leader")
 DRAWN = 1
 OVER_THRIFT_1 = ("kill a node", "kill a Thrift gateway", "move regions")
-SEED = 739_949
+SEED = 739_963
 """Draws "move regions", which once took three minutes on a machine with little processor time."""
 
 

@@ -18,7 +18,8 @@ import hornbeam
 from bench.nodes import NodeProcess
 from bench.served import client_url
 from hornbeam_server.cluster.ports import free_ports
-from tests.nemesis import nemesis_run
+from hornbeam_server.demo.tpcw.live import Subscriber
+from tests.nemesis import nemesis_live, nemesis_run
 from tests.nemesis.nemesis_faults import FAULTS
 from tests.nemesis.nemesis_kinds import KINDS
 from tests.nemesis.nemesis_run import Database, Round
@@ -86,6 +87,7 @@ def test_a_round_without_errors_is_sound(world, monkeypatch):
     assert verdict.sound, verdict
     assert verdict.acknowledged > 20
     assert verdict.failed == 0
+    assert verdict.live_lag_s is not None
 
 
 @pytest.mark.parametrize(
@@ -101,6 +103,21 @@ def test_a_lost_write_is_found(world, monkeypatch, number, statement, words):
     verdict = judged(world, monkeypatch, number, statement)
     assert any(words in lost for lost in verdict.lost), verdict
     assert not verdict.sound
+
+
+def test_a_change_that_a_subscriber_misses_is_found(world, monkeypatch):
+    take, missed = Subscriber.take, []
+
+    def forgetful(subscriber, changes, now_ms):
+        if changes and not changes.begins and not missed:
+            missed.append(changes.pop())
+        take(subscriber, changes, now_ms)
+
+    monkeypatch.setattr(Subscriber, "take", forgetful)
+    monkeypatch.setattr(nemesis_live, "CATCH_UP_S", 3.0)
+    verdict = judged(world, monkeypatch, 10)
+    assert missed
+    assert any("a subscriber has" in torn for torn in verdict.torn), verdict
 
 
 @pytest.mark.parametrize(
