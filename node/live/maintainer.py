@@ -54,7 +54,7 @@ SEALING_S = 1.0
 LONGEST_REST_S = 1.0
 """A batch is followed by a pause as long as it took, in which writers have the processor, and by no
 longer one than this: a build may take minutes, and lags count from its end."""
-PAUSE_S, LONGEST_PAUSE_S = 0.05, 10.0
+PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 """First and longest pause after a batch that failed; it doubles."""
 
 OFF = "resident_refresh is off"

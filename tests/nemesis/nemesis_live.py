@@ -40,7 +40,6 @@ DDL = "".join(
     for group, views in GROUPS.items()
     for view in views
 )
-ALL = tuple(_stored(view) for views in GROUPS.values() for view in views)
 
 
 class LiveReads:
@@ -61,12 +60,7 @@ class LiveReads:
         await chosen(client)
 
     async def _as_stored(self, client: Client) -> None:
-        group = client.random.choice(list(GROUPS))
-        found = await self._read_group(client, group)
-        if found is not None:
-            before = self._shown.get((client.name, group), 0)
-            assert found.snapshot >= before, f"{group} shows {found.snapshot} after {before}"
-            self._shown[client.name, group] = found.snapshot
+        await self._read_group(client, client.random.choice(list(GROUPS)))
 
     async def _own_writes(self, client: Client) -> None:
         group, wanted = client.random.choice(list(GROUPS)), client.bookmark
@@ -75,15 +69,17 @@ class LiveReads:
             assert found.snapshot >= wanted, f"{group} shows {found.snapshot}, not commit {wanted}"
 
     async def _read_group(self, client: Client, group: str, bookmark: int = 0) -> Found | None:
-        """Read the views of a group and their relations, with all up to `bookmark`."""
+        """Read the views of a group, with all up to `bookmark`, and their relations."""
         views = GROUPS[group]
         queries = [f"SELECT * FROM {_stored(view)}" for view in views]
         wait_ms = int(TIMEOUT_S * 1000) // 2
         when = {"view_bookmark": bookmark, "view_wait_ms": wait_ms} if bookmark else {}
         found = await client.read_live(*queries, *BASE.values(), **when)
         if found is not None:
-            rows = found.rows
+            rows, before = found.rows, self._shown.get((client.name, group), 0)
             require_totals(dict(zip(views, rows, strict=False)), *rows[len(views) :])
+            assert found.snapshot >= before, f"{group} shows {found.snapshot} after {before}"
+            self._shown[client.name, group] = found.snapshot
         return found
 
     async def _tentative(self, client: Client) -> None:
