@@ -1,5 +1,5 @@
-"""Keeps the segments in memory that were read last: whoever follows a log looks at the timestamps
-in a segment first, and then reads its commits, and so does the next reader."""
+"""Keeps the segments in memory that were read last. A follower of a log reads a segment for its
+timestamps first, and then for its commits; the next follower reads it again."""
 
 from __future__ import annotations
 
