@@ -12,7 +12,7 @@ import asyncio
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +78,10 @@ class Watched:
         }
 
 
+def _wall_ms() -> float:
+    return time.time() * 1000
+
+
 class Subscriber:
     """A subscriber of a view, with the rows that it holds at `moment`; None: it has not begun."""
 
@@ -89,10 +93,14 @@ class Subscriber:
         self.arrivals: list[tuple[int, float]] = []
         """The moments with changes, and the milliseconds (of any clock) at which these came."""
 
-    async def follow(self, db: hornbeam.aio.Connection) -> None:
-        async with db.subscribe(self.view) as subscription:
+    async def follow(
+        self, db: hornbeam.aio.Connection, now_ms: Callable[[], float] = _wall_ms
+    ) -> None:
+        """Follow the view, from `moment` on if the subscriber has begun. Raises the client's
+        errors."""
+        async with db.subscribe(self.view, moment=self.moment) as subscription:
             async for changes in subscription:
-                self.take(changes, time.time() * 1000)
+                self.take(changes, now_ms())
 
     def take(self, changes: Changes, now_ms: float) -> None:
         for change in changes:

@@ -9,7 +9,7 @@ every total that is read is a multiple of that cost, however transactions interl
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
 from tests.nemesis import nemesis_live
@@ -87,7 +87,7 @@ class Dashboard:
     async def begin(self, client: Client) -> None:
         """Delete the events of earlier rounds, so that all groups become empty."""
         assert await client.transact(("DELETE FROM event", ())) is not None, "no answer"
-        await self._live_reads.begin(client)
+        self._live_reads.begin(client)
 
     async def step(self, client: Client) -> None:
         steps = [
@@ -130,12 +130,12 @@ class Dashboard:
     async def _read(self, client: Client) -> None:
         found = await client.read(*_QUERIES)
         if found is not None:
-            _require(found.rows)
+            require_totals(_VIEWS, found.rows)
 
     async def judge(self, client: Client) -> Findings:
         done = client.journal.acknowledged
         rows = await fetched(client, *_QUERIES)
-        _require(rows)
+        require_totals(_VIEWS, rows)
         inserted = {n for key, numbers in self._inserted.items() if key in done for n in numbers}
         deleted = {n for key, numbers in self._deleted.items() if key in done for n in numbers}
         there = {event[0] for event in rows[3]}
@@ -165,8 +165,3 @@ class Dashboard:
             *(("UPDATE category SET cat_parent = NULL WHERE cat_id = ?", (n,))
               for n in range(self.CATEGORIES)),
         ]  # fmt: skip
-
-
-def _require(rows: Sequence[Rows]) -> None:
-    """The rows of `_QUERIES` agree. Raises AssertionError."""
-    require_totals(dict(zip(_VIEWS, rows, strict=False)), *rows[len(_VIEWS) :])

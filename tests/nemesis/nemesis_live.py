@@ -21,9 +21,11 @@ from hornbeam_server.demo.tpcw.live import Subscriber
 from tests.nemesis.nemesis_clients import TIMEOUT_S, Answer, Client, Found
 from tests.nemesis.nemesis_totals import BASE, SELECTS, require_totals, totals
 
-GROUPS = {"live": ("everything", "by_merchant", "by_category"), "ranked": ("newest",)}
+LIVE = "live"
+"""The group whose batches follow each other while clients write."""
+GROUPS = {LIVE: ("everything", "by_merchant", "by_category"), "ranked": ("newest",)}
 """The views of each group, which show one snapshot."""
-_REFRESH = {"live": "refresh = 'live'", "ranked": "refresh = 'deferred', interval = '1 s'"}
+_REFRESH = {LIVE: "refresh = 'live'", "ranked": "refresh = 'deferred', interval = '1 s'"}
 FOLLOWED = "by_merchant"
 """The view that is subscribed to. Each event changes it."""
 CATCH_UP_S = 60.0
@@ -51,7 +53,7 @@ class LiveReads:
         self.subscriber = Subscriber(_stored(FOLLOWED))
         self._following: asyncio.Task[None] | None = None
 
-    async def begin(self, client: Client) -> None:
+    def begin(self, client: Client) -> None:
         self._following = asyncio.create_task(_follow(client.url, self.subscriber))
 
     async def step(self, client: Client) -> None:
@@ -76,8 +78,8 @@ class LiveReads:
         when = {"view_bookmark": bookmark, "view_wait_ms": wait_ms} if bookmark else {}
         found = await client.read_live(*queries, *BASE.values(), **when)
         if found is not None:
-            rows, before = found.rows, self._shown.get((client.name, group), 0)
-            require_totals(dict(zip(views, rows, strict=False)), *rows[len(views) :])
+            require_totals(views, found.rows)
+            before = self._shown.get((client.name, group), 0)
             assert found.snapshot >= before, f"{group} shows {found.snapshot} after {before}"
             self._shown[client.name, group] = found.snapshot
         return found
@@ -89,7 +91,7 @@ class LiveReads:
         found = await client.read_live(f"SELECT * FROM {_stored(view)}", *BASE.values(), **when)
         if found is None:
             return
-        require_totals({view: found.rows[0]}, *found.rows[1:])
+        require_totals([view], found.rows)
         if found.reason:
             client.journal.counts["tentative as stored"] += 1
         else:
@@ -156,9 +158,7 @@ async def _follow(url: str, subscriber: Subscriber) -> None:
     async with hornbeam.aio.connect(url) as db:
         while True:
             try:
-                async with db.subscribe(subscriber.view, moment=subscriber.moment) as changes:
-                    async for each in changes:
-                        subscriber.take(each, time.monotonic() * 1000)
+                await subscriber.follow(db, lambda: time.monotonic() * 1000)
             except OperationalError as error:
                 if not error.retryable:
                     raise

@@ -332,7 +332,8 @@ class Round:
             except AssertionError as error:
                 verdict.torn.append(f"{kind} in the end: {error}")
             else:
-                verdict.live_lag_s = findings.live_lag_s or verdict.live_lag_s
+                if findings.live_lag_s is not None:
+                    verdict.live_lag_s = findings.live_lag_s
                 verdict.lost += findings.lost
                 verdict.torn += findings.torn
         touched = [s for workload in self._workloads.values() for s in workload.touch()]

@@ -6,7 +6,7 @@ The same SELECTs are immediate views and live views.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.nemesis.nemesis_clients import Rows
@@ -63,12 +63,10 @@ def totals(events: Rows, products: Rows, categories: Rows) -> Mapping[str, Rows]
     }
 
 
-def require_totals(
-    views: Mapping[str, Rows], events: Rows, products: Rows, categories: Rows
-) -> None:
-    """`views`, by the name of their SELECT, have the totals of the events of their snapshot. Raises
-    AssertionError."""
-    expected = totals(events, products, categories)
-    for name, rows in views.items():
-        found = sorted(rows)
+def require_totals(views: Sequence[str], rows: Sequence[Rows]) -> None:
+    """`rows` are those of `views`, by the name of their SELECT, and then of `BASE`, all at one
+    snapshot: the views have the totals of the events. Raises AssertionError."""
+    expected = totals(*rows[len(views) :])
+    for name, unsorted in zip(views, rows, strict=False):
+        found = sorted(unsorted)
         assert found == expected[name], f"{name} has {found}, and its SELECT {expected[name]}"

@@ -24,6 +24,7 @@ from hornbeam_server.cluster import Cluster, Role, processes
 from hornbeam_server.cluster.admin import admin
 from hornbeam_server.cluster.ports import free_ports
 from hornbeam_server.txlayer.cluster.assignment import SLOTS
+from tests.nemesis.nemesis_live import LIVE
 from tests.nemesis.nemesis_proxy import Mode
 from tests.real_cluster import FOR_THRIFT_1, guarded_cluster
 from tests.storage.hbase_gateways import make_namespace
@@ -37,8 +38,6 @@ GATEWAY_ROLES = {1: Role.THRIFT1, 2: Role.THRIFT}
 START_S, STOP_S = 240.0, 60.0
 BATCH_S = 20.0
 POLL_S = 0.05
-LIVE = "live"
-"""The group of live views. Their batches follow each other while clients write."""
 
 
 class Stuck(AssertionError):
@@ -196,38 +195,34 @@ class World:
         leading = self.leading()
         return [node for node in self.nodes if node is not leading]
 
-    def groups(self) -> list[dict[str, Any]]:
-        """The groups of live and deferred views, as a node that serves says. Raises Stuck."""
+    def live_group(self) -> dict[str, Any]:
+        """The group of live views, as a node that serves describes it. Raises Stuck."""
 
-        def look() -> list[dict[str, Any]] | None:
+        def look() -> dict[str, Any] | None:
             for node in self.nodes:
                 try:
                     answer = httpx.get(f"{node.url}/v1/groups", timeout=2, trust_env=False)
-                    found: list[dict[str, Any]] = answer.raise_for_status().json()
+                    groups = answer.raise_for_status().json()
                 except httpx.HTTPError:
                     continue
-                return found
+                return next(group for group in groups if group["name"] == LIVE)
             return None
 
-        return wait_for("a node says the groups of views", look)
+        return wait_for("a node describes the group of live views", look)
 
     def keeping(self) -> Node:
         """The node that does the next batch of live views; waits until there is one. Raises
         Stuck."""
 
         def look() -> Node | None:
-            kept = [group["node"] for group in self.groups() if group["name"] == LIVE]
-            return next((node for node in self.nodes if node.url in kept), None)
+            keeper = self.live_group()["node"]
+            return next((node for node in self.nodes if node.url == keeper), None)
 
         return wait_for("a node keeps live views", look)
 
     def await_batch(self) -> None:
         """Wait until a batch of live views is under way. Raises Stuck."""
-        wait_for(
-            "a batch of live views",
-            lambda: any(group["under_way"] for group in self.groups()) or None,
-            BATCH_S,
-        )
+        wait_for("a batch of live views", lambda: self.live_group()["under_way"], BATCH_S)
 
     def but(self, *away: Node) -> list[Node]:
         return [node for node in self.nodes if node not in away]

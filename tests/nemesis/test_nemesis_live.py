@@ -3,6 +3,7 @@ no database."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +26,7 @@ class Asked:
     replaces rows of views by their names."""
 
     def __init__(self, *snapshots: int, reason: str = "", wrong: dict[str, Rows] | None = None):
-        self.name = "asked"
+        self.name, self.url = "asked", ""
         self.bookmark = 10
         self.random = SimpleNamespace(choice=lambda names: names[0])
         self.journal = SimpleNamespace(counts=Counter[str]())
@@ -121,17 +122,16 @@ async def test_views_that_do_not_catch_up_are_found(monkeypatch):
     monkeypatch.setattr(nemesis_live, "CATCH_UP_S", 0.0)
     monkeypatch.setattr(nemesis_live, "_follow", _nothing_follows)
     reads, client = LiveReads(), Asked(20)
-    client.url = ""
-    await reads.begin(client)
+    reads.begin(client)
     with pytest.raises(AssertionError, match="live shows 20, not 30"):
         await reads.judge(client, 30)
-    await reads.begin(client)
+    reads.begin(client)
     with pytest.raises(AssertionError, match="a subscriber has"):
         await reads.judge(client, 20)
 
 
 async def _nothing_follows(url: str, subscriber: Any) -> None:
-    await nemesis_live.asyncio.sleep(60)
+    await asyncio.sleep(60)
 
 
 def test_the_lag_is_the_longest_time_until_the_subscriber_had_a_write():
